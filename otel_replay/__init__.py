@@ -1,0 +1,1 @@
+"""Turn any agent run that OpenTelemetry saw into a test."""

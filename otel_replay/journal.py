@@ -1,0 +1,149 @@
+"""The journal: what was recorded <-> the bytes of a file that survives a killed process.
+
+A journal is `otrj1\\n` and then frames: length (4 bytes, little endian), CRC-32 of the body (4 bytes), body (a
+`JournalEntry` message). A frame is appended with one write, so that all that was written before a kill is whole;
+a torn last frame is cut off by the reader and named. The writer holds a lock on its file for as long as it lives.
+
+Law: what `append_*` returned from is read back, after `kill -9` too.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from otel_replay import limits, protoform
+from otel_replay._proto.otel_replay.v1 import envelope_pb2 as pb
+from otel_replay.envelope import Envelope, Mark, Run
+from otel_replay.errors import StoreError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock: a journal is then live while it can't be renamed
+    fcntl = None  # type: ignore[assignment]
+
+MAGIC = b"otrj1\n"
+SUFFIX = ".journal"
+
+
+@dataclass(frozen=True, slots=True)
+class JournalContents:
+    """What a journal held. `run` is its latest record of the run; `closed` tells whether that was its end."""
+
+    run: Run | None
+    envelopes: tuple[Envelope, ...]
+    unfinished: tuple[Mark, ...]
+    closed: bool
+    torn_bytes: int = 0
+    problem: str = ""
+
+
+class JournalWriter:
+    """Appends to one journal file. Raises OSError where the disk refuses; the caller contains that."""
+
+    def __init__(self, path: Path, *, fsync: bool = False) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        # Under another name until it is locked: a reader that saw it unlocked would take it for a dead writer's.
+        unlocked = path.with_suffix(".new")
+        self._descriptor = os.open(unlocked, flags, 0o600)
+        self.path = path
+        self._fsync = fsync
+        if fcntl is not None:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(self._descriptor, MAGIC)
+        os.rename(unlocked, path)
+
+    def append(self, entry: bytes) -> None:
+        """Append one serialised JournalEntry. Durable against SIGKILL on return, against power loss with fsync."""
+        frame = b"".join((len(entry).to_bytes(4, "little"), zlib.crc32(entry).to_bytes(4, "little"), entry))
+        written = os.write(self._descriptor, frame)
+        while written < len(frame):  # a signal or a nearly full disk; the frame stays torn if this raises
+            written += os.write(self._descriptor, frame[written:])
+        if self._fsync:
+            os.fdatasync(self._descriptor)
+
+    def run_start(self, run: Run) -> None:
+        self.append(pb.JournalEntry(run_start=protoform.run_to_message(run)).SerializeToString())
+
+    def mark(self, mark: Mark) -> None:
+        self.append(pb.JournalEntry(mark=protoform.mark_to_message(mark)).SerializeToString())
+
+    def crossing(self, envelope: Envelope) -> None:
+        self.append(pb.JournalEntry(crossing=protoform.envelope_to_message(envelope)).SerializeToString())
+
+    def run_end(self, run: Run) -> None:
+        self.append(pb.JournalEntry(run_end=protoform.run_to_message(run)).SerializeToString())
+
+    def close(self) -> None:
+        """Close the file and with it the lock: readers may seal the journal now."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def abandon_in_child(self) -> None:
+        """Close a forked child's copy of the descriptor. The lock is the open file's: the parent keeps it."""
+        self.close()
+
+
+def is_live(path: Path) -> bool:
+    """True while a living process holds the journal's lock."""
+    if fcntl is None:
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def read_journal(path: Path) -> JournalContents:
+    """Return what the journal at `path` holds, up to its first torn or damaged frame.
+
+    Raises StoreError where the file is no journal; a torn end is no error but data (`torn_bytes`).
+    """
+    data = path.read_bytes()
+    if data[: len(MAGIC)] != MAGIC:
+        if MAGIC.startswith(data):
+            return JournalContents(None, (), (), False, len(data), "the journal ends before its first entry")
+        raise StoreError(f"{path} is not a journal: it starts with {data[:8]!r}")
+    run: Run | None = None
+    closed = False
+    marks: dict[int, Mark] = {}
+    envelopes: list[Envelope] = []
+    at, problem = len(MAGIC), ""
+    while at + 8 <= len(data):
+        length = int.from_bytes(data[at : at + 4], "little")
+        body = data[at + 8 : at + 8 + length]
+        if length > limits.JOURNAL_ENTRY_BYTES_MAX or len(body) < length:
+            problem = "the last entry was cut while it was written"
+            break
+        if zlib.crc32(body) != int.from_bytes(data[at + 4 : at + 8], "little"):
+            problem = f"the entry at byte {at} is damaged"
+            break
+        entry = pb.JournalEntry.FromString(body)
+        which = entry.WhichOneof("entry")
+        if which == "crossing":
+            envelope = protoform.envelope_from_message(entry.crossing)
+            envelopes.append(envelope)
+            marks.pop(envelope.seq, None)
+        elif which == "mark":
+            mark = protoform.mark_from_message(entry.mark)
+            marks[mark.seq] = mark
+        elif which == "run_start":
+            run = protoform.run_from_message(entry.run_start)
+        elif which == "run_end":
+            run, closed = protoform.run_from_message(entry.run_end), True
+        at += 8 + length
+    torn = len(data) - at
+    if torn and not problem:
+        problem = "the last entry was cut while it was written"
+    return JournalContents(run, tuple(envelopes), tuple(marks.values()), closed, torn, problem)

@@ -1,0 +1,201 @@
+"""Envelope -> the readable attributes, name, kind, status and event that OpenTelemetry's conventions ask of a span.
+
+One way only: people and other tools read these, replay never does. They follow the GenAI semantic conventions
+(open-telemetry/semantic-conventions-genai, `gen-ai-spans.md`) and the exception conventions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from otel_replay import semconv
+from otel_replay.envelope import Envelope, Payload
+from otel_replay.span import Event, KeyValue
+
+_TAG = "$"
+_SAMPLING = {
+    "temperature": "gen_ai.request.temperature",
+    "top_p": "gen_ai.request.top_p",
+    "top_k": "gen_ai.request.top_k",
+    "max_tokens": "gen_ai.request.max_tokens",
+    "max_completion_tokens": "gen_ai.request.max_tokens",
+    "seed": "gen_ai.request.seed",
+    "frequency_penalty": "gen_ai.request.frequency_penalty",
+    "presence_penalty": "gen_ai.request.presence_penalty",
+}
+
+
+def untagged(tree: object) -> Any:
+    """Return a JSON tree in which tagged values stand as the plain value people expect to read. Loses types."""
+    if isinstance(tree, dict):
+        tag = tree.get(_TAG)
+        if tag is None:
+            return {key: untagged(value) for key, value in tree.items()}
+        if tag == "lost":
+            return f"<lost: {tree.get('reason', '')}>"
+        if tag == "dict" and isinstance(tree.get("v"), list):
+            return {str(untagged(pair[0])): untagged(pair[1]) for pair in tree["v"] if isinstance(pair, list)}
+        if tag == "exception":
+            return {"type": tree.get("t"), "args": untagged(tree.get("args"))}
+        return untagged(tree.get("v", {key: value for key, value in tree.items() if key != _TAG}))
+    if isinstance(tree, list):
+        return [untagged(item) for item in tree]
+    return tree
+
+
+def _text(tree: object) -> str:
+    return tree if isinstance(tree, str) else orjson.dumps(tree).decode()
+
+
+def exception_type(payload: Payload) -> tuple[str, str]:
+    """Return (qualified class name, message) of an exception's payload; ("", "") where it is none."""
+    tree = payload.tree()
+    if not isinstance(tree, dict):
+        return "", ""
+    name = str(tree.get("t", "")).replace(":", ".").removeprefix("builtins.")
+    args = untagged(tree.get("args", []))
+    if isinstance(args, list) and len(args) == 1:
+        return name, _text(args[0])
+    return name, _text(args) if args else ""
+
+
+def span_name(envelope: Envelope) -> str:
+    """Return the conventional span name: `chat gpt-4o`, `execute_tool search`, else the boundary's name."""
+    if envelope.kind == "tool":
+        return f"execute_tool {envelope.boundary}"
+    if envelope.kind == "model":
+        request = envelope.request.tree()
+        model = request.get("model") if isinstance(request, dict) else None
+        return f"chat {model}" if isinstance(model, str) else envelope.boundary
+    return envelope.boundary
+
+
+def span_kind(envelope: Envelope) -> int:
+    """Return the OTLP span kind: client for what leaves the process, else internal."""
+    return 3 if envelope.kind in ("model", "http", "mcp") else 1
+
+
+def _failure(envelope: Envelope) -> Payload | None:
+    outcome = envelope.outcome
+    if outcome.kind == "raised" or (outcome.kind == "streamed" and outcome.end == "raised"):
+        return outcome.value
+    return None
+
+
+def span_status(envelope: Envelope) -> tuple[int, str]:
+    """Return (OTLP status code, description): error where the crossing raised; a cancellation is no error."""
+    failure = _failure(envelope)
+    if failure is None:
+        return 0, ""
+    return 2, exception_type(failure)[1]
+
+
+def error_event(envelope: Envelope) -> Event | None:
+    """Return the `exception` event of a crossing that raised."""
+    failure = _failure(envelope)
+    if failure is None:
+        return None
+    name, message = exception_type(failure)
+    return Event(envelope.end_ns, "exception", (("exception.type", name), ("exception.message", message)))
+
+
+def _messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = []
+    for message in request.get("messages") or []:
+        if isinstance(message, dict):
+            found.append({"role": str(message.get("role", "")), "parts": _parts(message)})
+    return found
+
+
+def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    content = message.get("content")
+    parts: list[dict[str, Any]] = []
+    if message.get("role") == "tool":
+        return [{"type": "tool_call_response", "id": message.get("tool_call_id"), "response": content}]
+    if isinstance(content, str):
+        parts.append({"type": "text", "content": content})
+    elif isinstance(content, Sequence):
+        parts += [part for part in content if isinstance(part, dict)]
+    for call in message.get("tool_calls") or []:
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            parts.append(
+                {
+                    "type": "tool_call",
+                    "id": call.get("id"),
+                    "name": function.get("name"),
+                    "arguments": function.get("arguments"),
+                }
+            )
+    return parts
+
+
+def _response_body(envelope: Envelope) -> Mapping[str, Any]:
+    """Return the vendor's response as a dict where the outcome looks like one (a dict or an SDK's model)."""
+    body = untagged(envelope.outcome.value.tree()) if envelope.outcome.kind == "returned" else None
+    return body if isinstance(body, dict) else {}
+
+
+def _model_response(body: Mapping[str, Any], *, content: bool) -> list[KeyValue]:
+    found: list[KeyValue] = []
+    if isinstance(body.get("model"), str):
+        found.append((semconv.GEN_AI_RESPONSE_MODEL, body["model"]))
+    if isinstance(body.get("id"), str):
+        found.append((semconv.GEN_AI_RESPONSE_ID, body["id"]))
+    usage = body.get("usage")
+    if isinstance(usage, dict):
+        for names, key in (
+            (("prompt_tokens", "input_tokens"), semconv.GEN_AI_INPUT_TOKENS),
+            (("completion_tokens", "output_tokens"), semconv.GEN_AI_OUTPUT_TOKENS),
+        ):
+            count = next((usage[name] for name in names if isinstance(usage.get(name), int)), None)
+            if count is not None:
+                found.append((key, count))
+    choices = [choice for choice in body.get("choices") or [] if isinstance(choice, dict)]
+    reasons = tuple(str(choice["finish_reason"]) for choice in choices if choice.get("finish_reason"))
+    if isinstance(body.get("stop_reason"), str):
+        reasons = (body["stop_reason"],)
+    if reasons:
+        found.append((semconv.GEN_AI_FINISH_REASONS, reasons))
+    messages = [choice["message"] for choice in choices if isinstance(choice.get("message"), dict)]
+    if body.get("type") == "message":
+        messages = [body]
+    if content and messages:
+        outputs = [{"role": str(m.get("role", "assistant")), "parts": _parts(m)} for m in messages]
+        found.append((semconv.GEN_AI_OUTPUT_MESSAGES, orjson.dumps(outputs).decode()))
+    return found
+
+
+def genai_attributes(envelope: Envelope, *, content: bool) -> list[KeyValue]:
+    """Return the `gen_ai.*` attributes of a model or tool crossing; without messages and arguments unless `content`.
+
+    Never raises for odd payloads: what does not look like the vendor's form is left out.
+    """
+    if envelope.kind not in ("model", "tool"):
+        return []
+    found: list[KeyValue] = []
+    request = untagged(envelope.request.tree())
+    if envelope.kind == "tool":
+        found += [(semconv.GEN_AI_OPERATION, "execute_tool"), (semconv.GEN_AI_TOOL_NAME, envelope.boundary)]
+        if content:
+            found.append((semconv.GEN_AI_TOOL_ARGUMENTS, _text(request)))
+            if envelope.outcome.kind == "returned":
+                found.append((semconv.GEN_AI_TOOL_RESULT, _text(untagged(envelope.outcome.value.tree()))))
+    else:
+        found.append((semconv.GEN_AI_OPERATION, "chat"))
+        if isinstance(request, dict):
+            if isinstance(request.get("model"), str):
+                found.append((semconv.GEN_AI_REQUEST_MODEL, request["model"]))
+            for name, key in _SAMPLING.items():
+                if isinstance(request.get(name), (int, float)):
+                    found.append((key, request[name]))
+            if content and isinstance(request.get("messages"), list):
+                found.append((semconv.GEN_AI_INPUT_MESSAGES, orjson.dumps(_messages(request)).decode()))
+        found += _model_response(_response_body(envelope), content=content)
+    failure = _failure(envelope)
+    if failure is not None:
+        found.append((semconv.ERROR_TYPE, exception_type(failure)[0]))
+    return found

@@ -1,0 +1,91 @@
+"""The only reader of the environment and of `[tool.otel_replay]` in pyproject.toml.
+
+Everything else is handed a `Settings`; nothing below looks at `os.environ` by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+MODES = ("live", "record", "replay", "hybrid")
+DEFAULT_STORE = ".otel-replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the environment and the project's pyproject.toml say. Paths are as given, not resolved."""
+
+    mode: str = "live"
+    store: str = DEFAULT_STORE
+    run_name: str = ""
+    source: str = ""
+    strict: bool = False
+    fsync: bool = False
+    capture_content: str = "SPAN_ONLY"
+    value_length_limit: int | None = None
+    project: Mapping[str, object] = field(default_factory=dict)
+    project_dir: str = ""
+
+
+def _length_limit(environ: Mapping[str, str]) -> int | None:
+    for name in ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"):
+        text = environ.get(name, "").strip()
+        if text.isdigit():
+            return int(text)
+    return None
+
+
+def find_project(start: Path | None = None) -> Path | None:
+    """Return the nearest pyproject.toml at or above `start` (default: the working directory), or None."""
+    here = (start or Path.cwd()).absolute()
+    for folder in (here, *here.parents):
+        candidate = folder / "pyproject.toml"
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+@lru_cache(maxsize=64)
+def _project_table(path: str, _mtime_ns: int) -> Mapping[str, object]:
+    with open(path, "rb") as file:
+        table = tomllib.load(file).get("tool", {}).get("otel_replay", {})
+    return table if isinstance(table, dict) else {}
+
+
+def project_table(start: Path | None = None) -> tuple[Mapping[str, object], str]:
+    """Return (`[tool.otel_replay]`, its folder) of the nearest pyproject.toml; ({}, "") where there is none.
+
+    A file that is not TOML gives ({}, folder): a broken project file must not stop an agent.
+    """
+    found = find_project(start)
+    if found is None:
+        return {}, ""
+    try:
+        return _project_table(str(found), found.stat().st_mtime_ns), str(found.parent)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return {}, str(found.parent)
+
+
+def load(environ: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings that are in force now."""
+    env = os.environ if environ is None else environ
+    table, folder = project_table()
+    mode = env.get("OTEL_REPLAY_MODE", "live").strip().lower() or "live"
+    store = env.get("OTEL_REPLAY_STORE") or str(table.get("store") or DEFAULT_STORE)
+    return Settings(
+        mode=mode if mode in MODES else "live",
+        store=store,
+        run_name=env.get("OTEL_REPLAY_NAME", ""),
+        source=env.get("OTEL_REPLAY_SOURCE", ""),
+        strict=env.get("OTEL_REPLAY_STRICT", "").lower() in ("1", "true", "yes"),
+        fsync=env.get("OTEL_REPLAY_FSYNC", "").lower() in ("1", "true", "yes"),
+        capture_content=env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY").upper(),
+        value_length_limit=_length_limit(env),
+        project=table,
+        project_dir=folder,
+    )
