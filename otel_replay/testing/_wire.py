@@ -6,8 +6,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from otel_replay.testing.reply import Json, Message, ToolCall
+from otel_replay.testing.reply import Message, ToolCall
 
 CREATED_S = 1_790_000_000
 """When every answer says that it was made: played answers are the same on every day."""
@@ -54,7 +55,7 @@ def argument_portions(message: Message) -> Iterator[tuple[int, str]]:
         yield from ((index, parts[turn]) for index, parts in enumerate(cut) if turn < len(parts))
 
 
-def frame(event: Mapping[str, Json], *, named: bool) -> bytes:
+def frame(event: Mapping[str, Any], *, named: bool) -> bytes:
     """Return one server-sent event, with its `type` on an `event:` line where `named`."""
     head = f"event: {event['type']}\n" if named and "type" in event else ""
     return f"{head}data: {json.dumps(event)}\n\n".encode()

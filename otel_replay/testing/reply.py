@@ -8,11 +8,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
-
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class ToolCall:
     """
 
     name: str
-    arguments: Mapping[str, Json] | str = field(default_factory=dict)
+    arguments: Mapping[str, Any] | str = field(default_factory=dict)
     id: str = ""
 
 
@@ -88,7 +87,7 @@ class RawSse:
 class Events:
     """Events of a stream given by hand, framed by the server."""
 
-    events: tuple[Mapping[str, Json], ...]
+    events: tuple[Mapping[str, Any], ...]
     delay_s: float = 0.0
     between_s: float = 0.0
 
@@ -116,12 +115,12 @@ def text(words: str) -> Message:
     return Message(pieces=_by_word(words))
 
 
-def tool_call(name: str, arguments: Mapping[str, Json] | str, *, id: str = "") -> Message:
+def tool_call(name: str, arguments: Mapping[str, Any] | str, *, id: str = "") -> Message:
     """Return an answer that asks for one tool."""
     return Message(tool_calls=(ToolCall(name, arguments, id),))
 
 
-def tool_calls(*calls: ToolCall | tuple[str, Mapping[str, Json]], interleaved: bool = False) -> Message:
+def tool_calls(*calls: ToolCall | tuple[str, Mapping[str, Any]], interleaved: bool = False) -> Message:
     """Return an answer that asks for several tools at once.
 
     With `interleaved`, a stream mixes the portions of the calls' arguments, as vendors do for parallel calls.
@@ -146,7 +145,7 @@ def message(
     return Message(_by_word(words), tuple(tool_calls), thinking, signature, finish)
 
 
-def stream(items: Sequence[str | Mapping[str, Json]], *, between_s: float = 0.0) -> Message | Events:
+def stream(items: Sequence[str | Mapping[str, Any]], *, between_s: float = 0.0) -> Message | Events:
     """Return a stream of exactly these portions of text, or of exactly these events (mappings, in vendor's form).
 
     Events are framed as `event:` (where they have a `type`) and `data:` lines; chat completions end with `[DONE]`.
@@ -166,7 +165,7 @@ def raw_sse(content: bytes, split_at: Sequence[int] = (), *, reset_at_end: bool 
     With `reset_at_end` the connection is reset after the last part, so that the client sees a stream torn off.
     """
     cuts = [0, *sorted(split_at), len(content)]
-    parts = tuple(content[start:end] for start, end in zip(cuts, cuts[1:], strict=False) if end > start)
+    parts = tuple(content[start:end] for start, end in itertools.pairwise(cuts) if end > start)
     return RawSse(parts, reset_at_end)
 
 
