@@ -1,0 +1,1 @@
+"""Measurements, incidents and the demo. Not part of the package."""
