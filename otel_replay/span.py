@@ -16,7 +16,7 @@ class KeyValues(tuple["KeyValue", ...]):
     __slots__ = ()
 
 
-Value: TypeAlias = "None | str | bool | int | float | bytes | tuple[Value, ...] | KeyValues"
+Value: TypeAlias = "str | bool | int | float | bytes | tuple[Value, ...] | KeyValues | None"
 """An OTLP AnyValue. None is the empty value, a tuple an array, KeyValues a map."""
 KeyValue: TypeAlias = tuple[str, Value]
 Attributes: TypeAlias = tuple[KeyValue, ...]
@@ -82,6 +82,36 @@ class Span:
     dropped_attributes_count: int = 0
     dropped_events_count: int = 0
     dropped_links_count: int = 0
+    resource: Resource = field(default_factory=Resource)
+    scope: Scope = field(default_factory=Scope)
+    unknown: bytes = b""
+
+    def get(self, key: str, default: Value = None) -> Value:
+        """Return the value of attribute `key` (the last, where it stands twice), or `default`."""
+        for name, value in reversed(self.attributes):
+            if name == key:
+                return value
+        return default
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One log record as OTLP defines it (`logs/v1/logs.proto`). Ids and times as in Span; `body` is an AnyValue.
+
+    GenAI content often travels in log records: they belong to the span that bears their trace and span id.
+    """
+
+    time_ns: int
+    trace_id: str = ""
+    span_id: str = ""
+    event_name: str = ""
+    body: Value = None
+    attributes: Attributes = ()
+    observed_time_ns: int = 0
+    severity_number: int = 0
+    severity_text: str = ""
+    flags: int = 0
+    dropped_attributes_count: int = 0
     resource: Resource = field(default_factory=Resource)
     scope: Scope = field(default_factory=Scope)
     unknown: bytes = b""

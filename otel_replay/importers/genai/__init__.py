@@ -1,0 +1,67 @@
+"""Foreign spans -> recordings: every GenAI convention that we know, as envelopes that can be replayed.
+
+    for recording in recordings(spans, logs):
+        for line in describe(recording):
+            print(line.address, line.grade, line.reason)
+
+Our own spans are read through the codec and stay exact; of all others the best grade is `semantic`: the messages are
+the recorded ones, the response around them is rebuilt, and what was invented is named in the envelope's notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from otel_replay.envelope import Recording
+from otel_replay.importers.genai import own
+from otel_replay.importers.genai._build import recording_of
+from otel_replay.importers.genai._call import Call, Source
+from otel_replay.importers.genai._fields import attributes_of
+from otel_replay.importers.genai._tree import Tree
+from otel_replay.importers.genai.conventions import after, best_reading
+from otel_replay.importers.genai.describe import CrossingSummary, describe
+from otel_replay.importers.genai.resolve import resolve
+from otel_replay.span import LogRecord, Span
+
+__all__ = ["CrossingSummary", "describe", "recordings"]
+
+
+def recordings(spans: Sequence[Span], logs: Sequence[LogRecord] = (), *, source: str = "") -> list[Recording]:
+    """Return one recording a run (our own spans) or a trace (foreign ones), in start order.
+
+    Log records are joined to spans by trace and span id. Spans that tell of no call are only places in the tree; a
+    trace without any call gives a recording without envelopes. Never raises for what a span holds.
+    """
+    ours = [span for span in spans if own.is_ours(span)]
+    by_trace: dict[str, list[Span]] = {}
+    for span in spans:
+        if not own.is_ours(span):
+            by_trace.setdefault(span.trace_id, []).append(span)
+    found = own.recordings_of(ours, source)
+    mixed = {recording.run.trace_id for recording in found}
+    by_span: dict[tuple[str, str], list[LogRecord]] = {}
+    for log in logs:
+        by_span.setdefault((log.trace_id, log.span_id), []).append(log)
+    for trace_id, group in by_trace.items():
+        if trace_id in mixed:
+            continue  # the exact form is here: what other tools saw of the same run adds nothing to serve
+        found.append(_foreign(group, by_span, source))
+    return sorted(found, key=lambda recording: (recording.run.start_ns, recording.run.run_id))
+
+
+def _foreign(spans: Iterable[Span], logs: dict[tuple[str, str], list[LogRecord]], source: str) -> Recording:
+    tree = Tree(spans)
+    calls: list[Call] = []
+    for span in tree.spans:
+        held = sorted(logs.get((span.trace_id, span.span_id), ()), key=lambda log: log.time_ns or log.observed_time_ns)
+        call = best_reading(Source(span, attributes_of(span.attributes), held))
+        if call is not None:
+            calls.append(call)
+    notes: list[str] = []
+    calls = after(calls, notes)
+    calls, resolved = resolve(tree, calls)
+    notes.extend(resolved)
+    if tree.copies:
+        notes.append(f"{tree.copies} spans stood more than once: the one that ends last counts")
+    problems = [f"root missing: the parent span {parent} is not in the file" for parent in tree.missing_parents]
+    return recording_of(tree, calls, notes, problems, source)

@@ -1,0 +1,170 @@
+"""One agent, recorded by each instrumentation: chat with tools, the tool, the final answer, a stream, a failing chat.
+
+The expectations are written by hand from what the agent did, with what each convention loses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from _samples import FOLDERS, answer, at, recording, request
+
+from otel_replay.importers.genai import describe
+from otel_replay.importers.genai.rebuild import CHUNKS_UNKNOWN, response_body
+
+SYSTEM = {"role": "system", "content": "You are a weather assistant."}
+QUESTION = {"role": "user", "content": "What's the weather in Paris?"}
+FINAL = "It is 18 °C and sunny in Paris."
+RESULT = {"city": "Paris", "temp": 18, "unit": "c", "sky": "sunny"}
+RESULT_TEXT = '{"city": "Paris", "temp": 18, "unit": "c", "sky": "sunny"}'
+SPACED, COMPACT = '{"city": "Paris", "unit": "c"}', '{"city":"Paris","unit":"c"}'
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "unit": {"type": "string", "enum": ["c", "f"]}},
+    "required": ["city"],
+}
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "get_weather", "description": "Current weather for a city", "parameters": SCHEMA},
+    }
+]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one instrumentation keeps of the agent's run."""
+
+    files: tuple[str, ...]
+    arguments: str = COMPACT
+    seed: bool = True
+    tools: bool = True
+    tool: bool = True
+    tool_content: bool = True
+    stream_seen: bool = True
+    error: str = "openai:BadRequestError"
+    error_body: bool = False
+
+    def __str__(self) -> str:
+        return self.files[0]
+
+
+SAMPLES = [
+    Sample(("genai_openai.jsonl",)),
+    Sample(("genai_openai.jsonl", "genai_openai.logs.jsonl")),
+    Sample(("genai_openai_event_only.jsonl", "genai_openai_event_only.logs.jsonl"), tool_content=False),
+    Sample(
+        ("openai_v2_21b0.jsonl", "openai_v2_21b0.logs.jsonl"),
+        arguments=SPACED,
+        tools=False,
+        tool=False,
+        stream_seen=False,
+        error_body=True,
+    ),
+    Sample(("openinference.jsonl",), arguments=SPACED),
+]
+EACH = pytest.mark.parametrize("sample", SAMPLES, ids=str)
+IN = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+FIRST, SECOND, STREAM, FAILING = (f"openai.chat.completions[{n}]" for n in (1, 2, 3, 4))
+
+
+def called(arguments: str) -> dict[str, object]:
+    return {"id": "call_weather_001", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+
+
+@IN
+@EACH
+def test_the_crossings_stand_in_start_order(folder: Path, sample: Sample) -> None:
+    found = recording(folder, *sample.files)
+    addresses = [FIRST, "get_weather[1]", SECOND, STREAM, FAILING]
+    assert [envelope.address for envelope in found.envelopes] == [
+        address for address in addresses if sample.tool or address != "get_weather[1]"
+    ]
+    assert [envelope.seq for envelope in found.envelopes] == list(range(1, len(found.envelopes) + 1))
+    assert {envelope.strand for envelope in found.envelopes} == {0}
+    assert found.run.name == "agent run"
+    assert found.run.notes[0] == "imported: order by start time"
+    assert found.complete == (sample.tool_content or not sample.tool)
+
+
+@IN
+@EACH
+def test_the_first_chat_asks_for_the_tool(folder: Path, sample: Sample) -> None:
+    found = recording(folder, *sample.files)
+    asked = request(found, FIRST)
+    assert asked["model"] == "gpt-4o-mini"
+    assert asked["messages"] == [SYSTEM, QUESTION]
+    assert (asked["temperature"], asked["top_p"], asked["max_tokens"]) == (0.2, 0.9, 200)
+    assert asked.get("seed") == (7 if sample.seed else None)
+    assert asked.get("tools") == (TOOLS if sample.tools else None)
+    body = response_body(at(found, FIRST))
+    assert (body["object"], body["id"], body["model"]) == (
+        "chat.completion",
+        "chatcmpl-sample-002",
+        "gpt-4o-mini-2024-07-18",
+    )
+    (choice,) = body["choices"]
+    assert (choice["index"], choice["finish_reason"], choice["message"]["content"]) == (0, "tool_calls", None)
+    (call,) = choice["message"]["tool_calls"]
+    assert call == called(sample.arguments)
+    assert (body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]) == (61, 17)
+    assert at(found, FIRST).grade == "semantic"
+    assert at(found, FIRST).pins["model.answered"] == "gpt-4o-mini-2024-07-18"
+
+
+@IN
+@EACH
+def test_the_tool_call(folder: Path, sample: Sample) -> None:
+    found = recording(folder, *sample.files)
+    if not sample.tool:
+        assert not [envelope for envelope in found.envelopes if envelope.kind == "tool"]
+    elif sample.tool_content:
+        envelope = at(found, "get_weather[1]")
+        assert (envelope.kind, envelope.boundary, envelope.grade) == ("tool", "get_weather", "semantic")
+        assert request(found, "get_weather[1]") == {"city": "Paris", "unit": "c"}
+        assert answer(found, "get_weather[1]") == RESULT
+    else:
+        line = next(line for line in describe(found) if line.address == "get_weather[1]")
+        assert (line.grade, line.missing) == ("insufficient", ("input", "output"))
+        assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT" in line.setting
+
+
+@IN
+@EACH
+def test_the_second_chat_has_the_tools_answer_and_gives_the_final_one(folder: Path, sample: Sample) -> None:
+    found = recording(folder, *sample.files)
+    messages = request(found, SECOND)["messages"]
+    assert messages[:2] == [SYSTEM, QUESTION]
+    assert messages[2] == {"role": "assistant", "content": None, "tool_calls": [called(sample.arguments)]}
+    assert messages[3] == {"role": "tool", "tool_call_id": "call_weather_001", "content": messages[3]["content"]}
+    assert messages[3]["content"] in (RESULT_TEXT, RESULT_TEXT.replace(": ", ":").replace(", ", ","))
+    body = answer(found, SECOND)
+    assert body["choices"][0]["message"]["content"] == FINAL
+    assert (body["choices"][0]["finish_reason"], body["id"]) == ("stop", "chatcmpl-sample-004")
+
+
+@IN
+@EACH
+def test_the_streamed_chat_is_one_aggregated_answer(folder: Path, sample: Sample) -> None:
+    envelope = at(recording(folder, *sample.files), STREAM)
+    assert response_body(envelope)["choices"][0]["message"]["content"] == FINAL
+    assert response_body(envelope)["object"] == "chat.completion"
+    assert (CHUNKS_UNKNOWN in envelope.notes) == sample.stream_seen
+
+
+@IN
+@EACH
+def test_the_failing_chat_raises(folder: Path, sample: Sample) -> None:
+    found = recording(folder, *sample.files)
+    assert request(found, FAILING)["messages"] == [SYSTEM, QUESTION]
+    envelope = at(found, FAILING)
+    raised = answer(found, FAILING)
+    assert (envelope.outcome.kind, raised["$"], raised["t"]) == ("raised", "exception", sample.error)
+    assert raised["args"][0].startswith("Error code: 400 - ")
+    assert raised["status"] == 400
+    if sample.error_body:
+        assert raised["body"]["error"]["code"] == "unsupported_value"
+    else:
+        assert "lost: the body of the error response" in envelope.notes
