@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from otel_replay.errors import ImportFault
-from otel_replay.importers import checks, detect, documents, sources
+from otel_replay.importers import checks, detect, documents, live, sources
 from otel_replay.importers.result import ImportResult, ParquetRows, Problem, Progress, Report
 from otel_replay.importers.shapes import frames
 from otel_replay.importers.sources import Input, Source
@@ -54,7 +54,8 @@ def _all(
     report: Report,
 ) -> Iterator[Span]:
     faults: list[ImportFault] = []
-    for one in sources.inputs(source, headers):
+    is_address = isinstance(source, str) and "://" in source
+    for one in live.inputs(str(source), headers) if is_address else sources.inputs(source):
         report.where = "" if one.alone else one.name
         try:
             yield from checks.checked(_one(one, format, progress, report), report)

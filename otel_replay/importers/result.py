@@ -1,0 +1,141 @@
+"""What an import found: spans, log records, the format, and everything that was lost, guessed or skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from otel_replay.errors import ImportFault
+from otel_replay.importers import repair
+from otel_replay.span import Span
+from otel_replay.wire.logs import LogRecord
+
+ProblemKind: TypeAlias = Literal["skipped", "lost", "approximate", "partial"]
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with (bytes read so far, spans so far), about once a megabyte."""
+ParquetRows: TypeAlias = Callable[[str], Iterator[Mapping[str, Any]]]
+"""Opens a Parquet file and hands out its rows as dicts; given by whoever may load a Parquet reader."""
+
+_WHERES_KEPT = 5
+
+
+@dataclass(slots=True)
+class Problem:
+    """One kind of trouble: what happened, how often, and the first few places.
+
+    `kind`: "skipped" (a span, line or file could not be read), "lost" (the shape does not hold it), "approximate"
+    (read, but not exactly as it was), "partial" (the backend said that spans are missing).
+    """
+
+    kind: ProblemKind
+    what: str
+    count: int = 0
+    where: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        places = "; ".join(self.where) + ("; ..." if self.where and self.count > len(self.where) else "")
+        return f"{self.kind}: {self.what} ({self.count}x: {places})" if places else f"{self.kind}: {self.what}"
+
+
+class Report:
+    """Collects what the shapes have to say while they read."""
+
+    def __init__(self) -> None:
+        self.formats: list[str] = []
+        self.notes: list[str] = []
+        self.logs: list[LogRecord] = []
+        self.partial = ""
+        self.where = ""
+        self._problems: dict[tuple[str, str], Problem] = {}
+
+    @property
+    def problems(self) -> list[Problem]:
+        return list(self._problems.values())
+
+    def found(self, name: str) -> None:
+        if name not in self.formats:
+            self.formats.append(name)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def problem(self, kind: ProblemKind, what: str, where: str = "") -> None:
+        known = self._problems.setdefault((kind, what), Problem(kind, what))
+        known.count += 1
+        place = f"{self.where}: {where}" if self.where and where else where or self.where
+        if place and len(known.where) < _WHERES_KEPT and place not in known.where:
+            known.where.append(place[:300])
+
+
+class ImportResult:
+    """The answer of `open_source`. Iterate over it once to stream, or ask for `.spans` to have all, repaired.
+
+    Streaming holds one span at a time; `format`, `logs`, `problems` and `notes` are whole when it has ended
+    (asked for before, they read the source to its end by way of `spans`).
+    `spans` reads to the end and repairs the set: copies collapse, trace ids cut to 64 bits are joined,
+    missing parents are named. `history` then holds the copies that lost.
+    """
+
+    def __init__(self, stream: Iterable[Span], report: Report, source: str) -> None:
+        self.source = source
+        self.history: tuple[Span, ...] = ()
+        self.missing_parents: tuple[repair.MissingParent, ...] = ()
+        self._stream = iter(stream)
+        self._report = report
+        self._spans: list[Span] | None = None
+        self._streamed = False
+
+    def __iter__(self) -> Iterator[Span]:
+        """Hand out spans as they are read, unrepaired; raises ImportFault where nothing can be read."""
+        if self._spans is not None:
+            yield from self._spans
+            return
+        if self._streamed:
+            raise ImportFault(f"{self.source} has been streamed already; open it again, or use .spans")
+        self._streamed = True
+        yield from self._stream
+
+    @property
+    def spans(self) -> list[Span]:
+        if self._spans is None:
+            repaired = repair.repair(self)
+            self._spans = repaired.spans
+            self.history = repaired.history
+            self.missing_parents = repaired.missing_parents
+            for note in repaired.notes:
+                self._report.note(note)
+        return self._spans
+
+    def _told(self) -> Report:
+        """Return the report, having read the source where nobody did yet: an unread source has no news."""
+        if not self._streamed:
+            _ = self.spans
+        return self._report
+
+    @property
+    def format(self) -> str:
+        """The format found; several are joined by "+" (a folder may hold more than one)."""
+        return "+".join(self._told().formats)
+
+    @property
+    def logs(self) -> list[LogRecord]:
+        """Log records that stood beside the spans, in their order."""
+        return self._told().logs
+
+    @property
+    def problems(self) -> list[Problem]:
+        return self._told().problems
+
+    @property
+    def notes(self) -> list[str]:
+        return self._told().notes
+
+    @property
+    def partial(self) -> str:
+        """What the backend said about spans that it did not return, or ""."""
+        return self._told().partial
+
+    def problems_of(self, kind: ProblemKind) -> list[Problem]:
+        return [problem for problem in self.problems if problem.kind == kind]

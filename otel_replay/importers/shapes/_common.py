@@ -1,0 +1,217 @@
+"""What the shapes share: lenient reading of ids, numbers and values, with every loss told to the report."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+
+from otel_replay.importers.documents import LazyList, loads
+from otel_replay.importers.result import Report
+from otel_replay.limits import IMPORT_DEPTH_MAX
+from otel_replay.span import Attributes, KeyValue, KeyValues, Value
+
+INT64_MAX = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HEX = frozenset("0123456789abcdefABCDEF")
+
+
+class Unreadable(ValueError):
+    """One span cannot be read; the text says which field. The span is skipped, the import goes on."""
+
+
+def table(value: object) -> Mapping[str, Any]:
+    """Return `value` where it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def rows(value: object) -> Iterable[Any]:
+    """Return `value` where it is an array (in memory or lazy), else an empty one."""
+    return value if isinstance(value, (list, LazyList)) else ()
+
+
+def text(value: object) -> str:
+    """Return a JSON scalar as text; "" for null, arrays and objects."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (int, float)) else ""
+
+
+def whole(value: object, field: str, *, bits: int = 64) -> int:
+    """Return a JSON number or decimal text as an integer of 0 up to `bits` bits; 0 for null.
+
+    Raises Unreadable where it is neither, negative, or too large.
+    """
+    if value is None or value == "":
+        return 0
+    number: int
+    if isinstance(value, bool):
+        raise Unreadable(f"{field} is a bool, not a number")
+    if isinstance(value, int):
+        number = value
+    elif isinstance(value, float) and math.isfinite(value):
+        number = int(value)
+    elif isinstance(value, str) and len(value) <= 32:
+        try:
+            number = int(value)
+        except ValueError:
+            raise Unreadable(f"{field} is {value[:32]!r}, not a number") from None
+    else:
+        raise Unreadable(f"{field} is not a number")
+    if not 0 <= number < 2**bits:
+        raise Unreadable(f"{field} is out of range")
+    return number
+
+
+def micros(value: object, field: str) -> int:
+    """Return microseconds as nanoseconds; fractions of a microsecond are kept where the writer gave them."""
+    if isinstance(value, float) and math.isfinite(value) and not value.is_integer():
+        if not 0 <= value < 2**53:
+            raise Unreadable(f"{field} is out of range")
+        return round(value * 1000)
+    number = whole(value, field) * 1000
+    if number >= 2**64:
+        raise Unreadable(f"{field} is out of range")
+    return number
+
+
+def hex_id(value: object, width: int, field: str) -> str:
+    """Return an id as lower-case hex of `width` characters, zeros added on the left; "" for none."""
+    raw = text(value).strip()
+    if raw[:2] in ("0x", "0X"):
+        raw = raw[2:]
+    if not raw:
+        return ""
+    if len(raw) > width and not raw[:-width].strip("0"):
+        raw = raw[-width:]
+    if len(raw) > width or not _HEX.issuperset(raw):
+        raise Unreadable(f"{field} is {raw[:48]!r}, not {width} hex characters")
+    return raw.lower().rjust(width, "0")
+
+
+def base64_bytes(value: str) -> bytes:
+    """Decode standard or URL-safe base64 with or without padding; raises ValueError (binascii.Error) else."""
+    cleaned = value.strip().replace("-", "+").replace("_", "/").rstrip("=")
+    return base64.b64decode(cleaned + "=" * (-len(cleaned) % 4), validate=True)
+
+
+def base64_or_hex_id(value: object, width: int, field: str) -> str:
+    """Return an id that is hex or base64, hex preferred; for shapes where each trace stands alone."""
+    raw = text(value).strip()
+    try:
+        return hex_id(raw, width, field)
+    except Unreadable:
+        try:
+            decoded = base64_bytes(raw)
+        except (ValueError, binascii.Error):
+            decoded = b""
+        if len(decoded) * 2 != width:
+            raise
+        return decoded.hex()
+
+
+def iso_ns(value: object, field: str) -> int:
+    """Return a time as Unix nanoseconds: ISO 8601 with up to nine digits (UTC where no zone is said), or a number.
+
+    A number counts as seconds, milliseconds, microseconds or nanoseconds by its size. 0 for null.
+    """
+    if value is None or value == "":
+        return 0
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return _number_ns(value, field)
+    raw = text(value).strip()
+    body, fraction, zone = raw, "", ""
+    dot = raw.find(".")
+    if dot >= 0:
+        end = dot + 1
+        while end < len(raw) and raw[end].isdigit():
+            end += 1
+        body, fraction, zone = raw[:dot], raw[dot + 1 : end], raw[end:]
+    try:
+        moment = datetime.fromisoformat(body + zone)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        seconds = (moment - _EPOCH) // timedelta(seconds=1)
+    except (ValueError, OverflowError):
+        raise Unreadable(f"{field} is {raw[:40]!r}, not a time") from None
+    if seconds < 0:
+        raise Unreadable(f"{field} is before 1970")
+    return seconds * 1_000_000_000 + int((fraction + "0" * 9)[:9])
+
+
+def _number_ns(value: float, field: str) -> int:
+    if not (math.isfinite(value) and 0 <= value < 2**64):
+        raise Unreadable(f"{field} is out of range")
+    for limit, factor in ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3)):
+        if value < limit:
+            return value * factor if isinstance(value, int) else round(value * factor)
+    return int(value)
+
+
+def json_value(value: object, report: Report, where: str = "", depth: int = 0) -> Value:
+    """Return a JSON value as an attribute value: arrays as tuples, objects as KeyValues in their order.
+
+    An integer past 64 bits becomes its decimal text, and the report says so. Raises Unreadable when too deep.
+    """
+    if depth > IMPORT_DEPTH_MAX:
+        raise Unreadable(f"{where or 'a value'} is nested deeper than {IMPORT_DEPTH_MAX}")
+    if value is None or isinstance(value, (str, bool, float)):
+        return value
+    if isinstance(value, int):
+        if -INT64_MAX - 1 <= value <= INT64_MAX:
+            return value
+        report.problem("approximate", "an integer past 64 bits is kept as text", where)
+        return str(value)
+    if isinstance(value, dict):
+        return KeyValues((str(key), json_value(item, report, where, depth + 1)) for key, item in value.items())
+    if isinstance(value, (list, LazyList)):
+        return tuple(json_value(item, report, where, depth + 1) for item in value)
+    return str(value)
+
+
+def attributes_of(value: object, report: Report, where: str = "") -> Attributes:
+    """Return a JSON object of plain values as attributes."""
+    return tuple((str(key), json_value(item, report, f"{where} {key}")) for key, item in table(value).items())
+
+
+def json_text(value: object) -> str:
+    """Return a JSON value as compact text, in its own key order; text stays as it is."""
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value, default=_plain).decode()
+    except (orjson.JSONEncodeError, TypeError):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, LazyList):
+        return list(value)
+    raise TypeError(type(value).__name__)
+
+
+def parsed_text(value: str, report: Report, where: str) -> Value:
+    """Return the list or map that `value` spells as JSON, or `value` itself where it spells neither."""
+    if value[:1] not in ("[", "{"):
+        return value
+    try:
+        return json_value(loads(value.encode("utf-8", "surrogatepass")), report, where)
+    except (ValueError, Unreadable):
+        return value
+
+
+def doubled_keys(attributes: Iterable[KeyValue]) -> Iterator[str]:
+    """Name each key that stands more than once."""
+    seen: set[str] = set()
+    for key, _ in attributes:
+        if key in seen:
+            yield key
+        seen.add(key)
