@@ -57,6 +57,11 @@ def _ascii(data: bytes) -> str:
     return _NOT_ASCII.sub(_escape, data.decode())
 
 
+def ascii_text(text: str) -> str:
+    """Return JSON `text` as it stands inside a carried `json` form: every other character escaped."""
+    return text if text.isascii() else _NOT_ASCII.sub(_escape, text)
+
+
 def _carry(json_form: bytes, message: pb.Envelope | pb.Run | None, encoding: Encoding) -> str:
     if encoding == "json":
         return _ascii(json_form)
@@ -252,6 +257,17 @@ def from_span(span: Span) -> Reading:
         return Reading(None, "scrubbed", f"the envelope could not be read: {fault}")
     except Exception as fault:  # noqa: BLE001  # protobuf's DecodeError has no public base worth an import
         return Reading(None, "scrubbed", f"the envelope could not be read: {fault}")
+
+
+def carries(text: str, attributes_json: str) -> bool:
+    """True where the digest of carried `text` stands in `attributes_json`, the attributes as a JSON object."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f'"{semconv.ENVELOPE_SHA256}":"{digest}"' in attributes_json
+
+
+def integrity_of(span: Span) -> Integrity:
+    """Return how whole the exact form on `span` is, without reading it."""
+    return _whole_text(span)[1]
 
 
 def is_ours(span: Span) -> bool:

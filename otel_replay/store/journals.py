@@ -1,0 +1,97 @@
+"""Journals -> rows: what a recorder wrote down, finished or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from otel_replay import codec
+from otel_replay.codec import Reading
+from otel_replay.envelope import Envelope, Mark, Outcome, Run, lost
+from otel_replay.errors import StoreError
+from otel_replay.journal import SUFFIX, JournalContents, is_live, read_journal
+from otel_replay.store.rows import Row, to_row
+
+IN_FLIGHT = "it was still running when the recording stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRows:
+    """The rows of one journal; `live` while its recorder is at work."""
+
+    path: Path
+    rows: list[Row]
+    live: bool
+    problem: str = ""
+    size: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+
+def journal_paths(folder: Path) -> list[Path]:
+    """Return the journals in `folder`, by name; none where there is no such folder."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def read_all(folder: Path) -> Iterator[JournalRows]:
+    """Yield every journal in `folder`. One that can't be read comes without rows and with its problem."""
+    for path in journal_paths(folder):
+        try:
+            live = is_live(path)  # before reading: what is written after this is not lost by sealing too early
+            size = path.stat().st_size
+            contents = read_journal(path)
+        except FileNotFoundError:
+            continue  # sealed by another process between listing and reading
+        except (StoreError, OSError, ValueError) as fault:
+            yield JournalRows(path, [], True, f"{path.name}: {fault}")
+            continue
+        problem = f"{path.name}: {contents.problem}" if contents.problem and not live else ""
+        yield JournalRows(path, rows_of(contents), live, problem, size)
+
+
+def rows_of(contents: JournalContents) -> list[Row]:
+    """Return the rows of a journal: its run, its crossings, and those that were entered and never ended."""
+    rows: list[Row] = []
+    run = contents.run
+    if run is not None:
+        rows.append(to_row(codec.run_to_span(run), source="journal"))
+    for envelope in contents.envelopes:
+        rows.append(_row(envelope))
+    if run is None and not contents.envelopes:
+        return rows  # marks alone do not say which run they belong to
+    for mark in contents.unfinished:
+        rows.append(_row(in_flight(mark, run, contents.envelopes)))
+    return rows
+
+
+def _row(envelope: Envelope) -> Row:
+    return to_row(codec.to_span(envelope), source="journal", reading=Reading(envelope, "intact"))
+
+
+def in_flight(mark: Mark, run: Run | None, siblings: tuple[Envelope, ...] = ()) -> Envelope:
+    """Return the envelope of a crossing of which only the entry is known."""
+    known = run or (siblings[0] if siblings else None)
+    name = run.name if run is not None else siblings[0].run_name if siblings else ""
+    return Envelope(
+        run_id=known.run_id if known is not None else "",
+        run_name=name,
+        lane=known.lane if known is not None else "",
+        address=mark.address,
+        boundary=mark.boundary,
+        kind=mark.kind,
+        request=lost(IN_FLIGHT),
+        outcome=Outcome("lost", lost(IN_FLIGHT), (), IN_FLIGHT),
+        seq=mark.seq,
+        strand=mark.strand,
+        parent=mark.parent,
+        start_ns=mark.start_ns,
+        end_ns=mark.start_ns,
+        trace_id=known.trace_id if known is not None else "",
+        span_id=mark.span_id,
+    )

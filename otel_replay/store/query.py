@@ -1,0 +1,172 @@
+"""DuckDB over a consistent list of files and the rows of live journals. In memory: nothing is ever locked.
+
+Source of the engine's behaviour: duckdb.org/docs (read_parquet, union_by_name, TRY).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from otel_replay.store import schema
+from otel_replay.store.folder import Listing
+from otel_replay.store.parquet import FileInfo, table_of
+from otel_replay.store.parting import Key, Place, key_of
+from otel_replay.store.rows import Row
+from otel_replay.store.views import FORKS, MACROS, VIEWS
+
+_GLOB = str.maketrans({"[": "[[]", "*": "[*]", "?": "[?]", "'": "''"})
+_KEY_COLUMNS = ("run_id", "lane", "kind", "seq", "trace_id", "span_id", "start_ns")
+READ_FAULTS = (
+    duckdb.IOException,
+    duckdb.InvalidInputException,
+    duckdb.SerializationException,
+    duckdb.InternalException,
+)
+"""What DuckDB raises where a file vanished or its pages are damaged."""
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """Return a connection to an empty database in memory that fetches no extensions."""
+    connection = duckdb.connect(
+        ":memory:", config={"autoinstall_known_extensions": "false", "parquet_metadata_cache": "true"}
+    )
+    for macro in MACROS:
+        connection.execute(macro)
+    return connection
+
+
+def scan(files: Iterable[FileInfo], *, places: bool = False) -> str:
+    """Return SQL that reads `files` together by column name."""
+    listed = ", ".join(f"'{str(info.path).translate(_GLOB)}'" for info in files)
+    more = ", filename = true, file_row_number = true" if places else ""
+    return f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false{more})"
+
+
+def define(
+    connection: duckdb.DuckDBPyConnection,
+    listing: Listing,
+    live: Sequence[Row],
+    superseded: Mapping[str, Iterable[int]],
+    live_runs: Iterable[str],
+    notes: Sequence[tuple[str, str | None, bool | None]],
+) -> None:
+    """Point the views at `listing` and the rows of live journals.
+
+    `superseded` names rows that other rows take the place of; `notes` are (run id, verdict, pinned).
+    """
+    _table(connection, "live", table_of(live))
+    pairs = [(name, row) for name, rows in superseded.items() for row in rows]
+    _table(
+        connection,
+        "superseded",
+        pa.table(
+            {"file": pa.array([p[0] for p in pairs], pa.string()), "row": pa.array([p[1] for p in pairs], pa.int64())}
+        ),
+    )
+    _table(connection, "live_runs", pa.table({"run_id": pa.array(sorted(set(live_runs)), pa.string())}))
+    _table(
+        connection,
+        "noted",
+        pa.table(
+            {
+                "run_id": pa.array([note[0] for note in notes], pa.string()),
+                "verdict": pa.array([note[1] for note in notes], pa.string()),
+                "pinned": pa.array([note[2] for note in notes], pa.bool_()),
+            }
+        ),
+    )
+    connection.execute(_stored(listing, superseded))
+    connection.execute(FORKS)
+    for view in VIEWS:
+        connection.execute(view)
+
+
+def _table(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    connection.register("incoming", table)
+    try:
+        connection.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM incoming")  # noqa: S608  # our own names
+    finally:
+        connection.unregister("incoming")
+
+
+def _stored(listing: Listing, superseded: Mapping[str, Iterable[int]]) -> str:
+    """Return SQL for the view `stored`: every row that counts, whatever version its file was written under.
+
+    The table `live` has all columns, so that a column which no file has yet is there, and null.
+    """
+    touched = [info for name, info in listing.files.items() if name in superseded]
+    clean = [info for name, info in listing.files.items() if name not in superseded]
+    parts = ["SELECT * FROM live"]
+    if clean:
+        parts.append(f"SELECT * FROM {scan(clean)}")  # noqa: S608  # paths, quoted by scan
+    if touched:
+        parts.append(
+            f"SELECT * EXCLUDE (filename, file_row_number) FROM {scan(touched, places=True)} AS f "  # noqa: S608
+            "WHERE NOT EXISTS (SELECT 1 FROM superseded AS s "
+            "WHERE s.file = parse_filename(f.filename) AND s.row = f.file_row_number)"
+        )
+    return "CREATE OR REPLACE VIEW stored AS " + " UNION ALL BY NAME ".join(parts)
+
+
+def places_of(
+    connection: duckdb.DuckDBPyConnection,
+    files: Sequence[FileInfo],
+    superseded: Mapping[str, frozenset[int]],
+    rows: Sequence[Row],
+) -> dict[Key, list[Place]]:
+    """Return where rows with the keys of `rows` stand in `files`, superseded ones aside."""
+    wanted = {key_of(row) for row in rows}
+    found: dict[Key, list[Place]] = {}
+    runs = sorted({row["run_id"] for row in rows if row.get("run_id")})
+    traces = sorted({row["trace_id"] for row in rows})
+    if not files:
+        return found
+    connection.register("wanted_runs", pa.table({"id": pa.array(runs, pa.string())}))
+    connection.register("wanted_traces", pa.table({"id": pa.array(traces, pa.string())}))
+    try:
+        columns = ", ".join(_KEY_COLUMNS)
+        answer = connection.execute(
+            f"SELECT parse_filename(filename), file_row_number, {columns} FROM {scan(files, places=True)} "  # noqa: S608  # our own names
+            "WHERE run_id IN (SELECT id FROM wanted_runs) OR trace_id IN (SELECT id FROM wanted_traces)"
+        ).fetchall()
+    finally:
+        connection.unregister("wanted_runs")
+        connection.unregister("wanted_traces")
+    for name, number, *values in answer:
+        key = key_of(dict(zip(_KEY_COLUMNS, values, strict=True)))
+        if key in wanted and number not in superseded.get(name, ()):
+            found.setdefault(key, []).append((name, number))
+    return found
+
+
+def rows_at(connection: duckdb.DuckDBPyConnection, listing: Listing, places: Iterable[Place]) -> dict[Place, Row]:
+    """Return the rows at `places`, with the store's columns."""
+    by_file: dict[str, list[int]] = {}
+    for name, number in places:
+        by_file.setdefault(name, []).append(number)
+    found: dict[Place, Row] = {}
+    for name, numbers in by_file.items():
+        info = listing.files.get(name)
+        if info is None:
+            continue
+        listed = ", ".join(map(str, sorted(set(numbers))))
+        table = connection.sql(
+            f"SELECT * EXCLUDE (filename) FROM {scan([info], places=True)} WHERE file_row_number IN ({listed})"  # noqa: S608
+        ).to_arrow_table()
+        for row in table.to_pylist():
+            number = row.pop("file_row_number")
+            found[name, number] = {column: row.get(column) for column in schema.COLUMNS}
+    return found
+
+
+def rows_where(
+    connection: duckdb.DuckDBPyConnection, condition: str, parameters: Sequence[Any], order: str
+) -> list[Row]:
+    """Return the rows of the view `stored` that stand and meet `condition`, in `order`."""
+    query = f"SELECT * FROM stored WHERE difference IS NULL AND ({condition}) ORDER BY {order}"  # noqa: S608
+    rows: list[Row] = connection.sql(query, params=list(parameters)).to_arrow_table().to_pylist()
+    return rows

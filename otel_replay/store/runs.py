@@ -1,0 +1,242 @@
+"""Runs in a store: listed, found by name or id, and read back as recordings."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from otel_replay import codec, jsonform, semconv
+from otel_replay.envelope import Envelope, Mark, Payload, Recording, Run
+from otel_replay.errors import NeverRecorded, StoreError, UsageError
+from otel_replay.store.rows import Row, envelope_text, from_row
+
+ID_PREFIX_CHARS_MIN = 4
+_NAMES_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What a list of runs shows of one. Times are Unix nanoseconds, `duration_ms` counts to the last span."""
+
+    run_id: str
+    name: str
+    start_ns: int
+    end_ns: int
+    duration_ms: float
+    crossings: int
+    counted: int
+    complete: bool
+    state: str
+    verdict: str
+    pinned: bool
+    mode: str
+    replay_of: str
+    lanes: int
+    damaged: int
+    unfinished: int
+    input_tokens: int | None
+    output_tokens: int | None
+    digest: str
+    trace_id: str
+    note: str = ""
+
+
+RUN_COLUMNS = tuple(name for name in RunInfo.__dataclass_fields__ if name != "note")
+
+
+def run_info(values: Sequence[Any]) -> RunInfo:
+    """Return the RunInfo of one row of the view `runs`, in the order of RUN_COLUMNS."""
+    found = dict(zip(RUN_COLUMNS, values, strict=True))
+    for name in ("name", "replay_of", "digest", "trace_id"):
+        found[name] = found[name] or ""
+    return RunInfo(**found)
+
+
+def choose(asked: str, named: Sequence[RunInfo], by_id: Sequence[RunInfo], names: Iterable[str]) -> RunInfo:
+    """Return the run that `asked` means: a name first, then an id or the beginning of one.
+
+    `named` and `by_id` are the candidates, newest first. Raises NeverRecorded, or UsageError where a beginning of
+    an id fits several runs.
+    """
+    if named:
+        whole = [run for run in named if run.complete]
+        chosen = (whole or list(named))[0]
+        if len(named) == 1:
+            return chosen
+        kind = "newest complete one" if whole else "newest; none is complete"
+        return replace(chosen, note=f"{len(named)} runs are called {asked!r}; {chosen.run_id[:8]} is the {kind}")
+    exact = [run for run in by_id if run.run_id == asked]
+    if len(exact) == 1 or len(by_id) == 1:
+        return (exact or list(by_id))[0]
+    if by_id:
+        listed = ", ".join(f"{run.run_id[:12]} ({run.name})" for run in by_id[:_NAMES_SHOWN])
+        raise UsageError(f"{asked!r} begins the ids of {len(by_id)} runs: {listed}; give more of the id")
+    raise NeverRecorded(_not_there(asked, sorted(set(names))))
+
+
+def _not_there(asked: str, names: Sequence[str]) -> str:
+    if not names:
+        return f"no run {asked!r} in this store: it holds no runs yet. Record one: otel-replay record {asked} -- ..."
+    near = difflib.get_close_matches(asked, names, n=3, cutoff=0.5)
+    if near:
+        return f"no run is called {asked!r}; did you mean {' or '.join(map(repr, near))}?"
+    shown = ", ".join(map(repr, names[:_NAMES_SHOWN]))
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return f"no run is called {asked!r}; this store holds {shown}{more}"
+
+
+# A run's rows -> Recording -------------------------------------------------------------------------------
+
+
+def envelope_of(row: Row) -> tuple[Envelope | None, str]:
+    """Return (the envelope of a crossing's row, "") or (None, why it can't be served).
+
+    The short way: the exact form without its request and response is small, and their texts stand beside it. Their
+    digest is checked all the same. Law: the same as `codec.from_span(from_row(row))`.
+    """
+    short = _short_way(row)
+    if short is not None:
+        return short, ""
+    try:
+        reading = codec.from_span(from_row(row))
+    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+        return None, f"missing: the row was damaged: {fault}"
+    if reading.envelope is None:
+        return None, f"{reading.integrity}: {reading.reason}"
+    return reading.envelope, ""
+
+
+def _short_way(row: Row) -> Envelope | None:
+    if row.get("exact") is not None or row.get("envelope") is None or row.get("integrity") != "intact":
+        return None
+    if not row["envelope"].startswith("{"):  # hex or zstd
+        return None
+    if not codec.carries(envelope_text(row), row["attributes"]):
+        return None
+    try:
+        envelope = jsonform.envelope_from_json(
+            row["envelope"].encode(),
+            trace_id=row["trace_id"],
+            span_id=row["span_id"],
+            parent_span_id=row["parent_span_id"],
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if row.get("request_at") is not None:
+        request = envelope.request
+        envelope = replace(envelope, request=Payload(request.encoding, row["request"], request.reason))
+    if row.get("response_at") is not None:
+        outcome = envelope.outcome
+        value = Payload(outcome.value.encoding, row["response"], outcome.value.reason)
+        envelope = replace(envelope, outcome=replace(outcome, value=value))
+    return envelope
+
+
+def recording_of(rows: Iterable[Row], source: str = "") -> Recording:
+    """Return the recording that a run's rows hold: `rows` are those of one run, in the order (lane, seq)."""
+    runs: dict[str, Run] = {}
+    envelopes: list[Envelope] = []
+    unfinished: list[Mark] = []
+    damaged: dict[str, str] = {}
+    problems: list[str] = []
+    seqs: dict[str, list[int]] = {}
+    first: Row | None = None
+    for row in rows:
+        first = first or row
+        if row["kind"] == semconv.KIND_RUN:
+            run = _run_of(row)
+            if run is not None:
+                runs[run.lane] = run
+            continue
+        if row["seq"] is not None:
+            seqs.setdefault(row["lane"] or "", []).append(row["seq"])
+        if row["outcome"] == "lost" and row["end_seq"] == 0:
+            unfinished.append(_mark_of(row))
+            continue
+        envelope, reason = envelope_of(row)
+        if envelope is None:
+            damaged[row["address"] or row["span_id"]] = reason
+        else:
+            envelopes.append(envelope)
+    if first is None:
+        raise StoreError("a recording needs at least one row")
+    main = runs.get("") or _unclosed(first, runs)
+    lanes = {*seqs, *runs, *main.lanes, ""}
+    gaps: list[int] = []
+    for lane in sorted(lanes):
+        run = runs.get(lane)
+        missing = missing_numbers(seqs.get(lane, ()), run.crossings if run is not None else 0)
+        if lane == "":
+            gaps = missing
+        elif missing:
+            problems.append(f"lane {lane}: crossings {ranges(missing)} are missing")
+        if run is None or not run.end_ns:
+            if lane:
+                problems.append(f"lane {lane} never closed")
+        elif not missing:
+            problem = _digest_problem(run, [e for e in envelopes if e.lane == lane], damaged)
+            if problem:
+                problems.append(problem)
+    return Recording(main, tuple(envelopes), tuple(unfinished), tuple(gaps), damaged, tuple(problems), source)
+
+
+def _run_of(row: Row) -> Run | None:
+    try:
+        return codec.run_from_span(from_row(row))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _unclosed(row: Row, runs: Mapping[str, Run]) -> Run:
+    """Return a run that says no more than its crossings do: its own record never came."""
+    start = min([row["start_ns"], *(run.start_ns for run in runs.values())])
+    return Run(
+        row["run_id"], row["run_name"] or "", start_ns=start, trace_id=row["trace_id"], mode=row["mode"] or "record"
+    )
+
+
+def _mark_of(row: Row) -> Mark:
+    return Mark(
+        address=row["address"] or "",
+        boundary=row["boundary"] or "",
+        kind=row["kind"] or "",
+        seq=row["seq"] or 0,
+        strand=row["strand"] or 0,
+        start_ns=row["start_ns"],
+        parent=row["parent"] or "",
+        span_id=row["span_id"],
+    )
+
+
+def _digest_problem(run: Run, envelopes: Sequence[Envelope], damaged: Mapping[str, str]) -> str:
+    if not run.digest.startswith("1:") or damaged:
+        return ""
+    counted = [envelope for envelope in envelopes if envelope.seq <= run.crossings]  # later ones came after its end
+    if codec.run_digest(counted) == run.digest:
+        return ""
+    where = f"lane {run.lane}" if run.lane else "the run"
+    return f"{where} closed with another digest than its crossings have: something was changed after recording"
+
+
+def missing_numbers(seqs: Iterable[int], counted: int) -> list[int]:
+    """Return the sequence numbers from 1 to the larger of `counted` and the last seen that are not in `seqs`."""
+    seen = set(seqs)
+    if counted > len(seen) + 1_000_000:  # an absurd count must not become a list
+        counted = max(seen, default=0)
+    return [number for number in range(1, max(counted, max(seen, default=0)) + 1) if number not in seen]
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return `numbers` (ascending) as text: `3, 311-317`."""
+    found: list[str] = []
+    start = last = None
+    for number in [*numbers, None]:
+        if last is not None and number == last + 1:
+            last = number
+            continue
+        if start is not None:
+            found.append(str(start) if start == last else f"{start}-{last}")
+        start = last = number
+    return ", ".join(found)

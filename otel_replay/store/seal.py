@@ -1,0 +1,108 @@
+"""Rows and journals -> files of the store. The caller holds the store's lock.
+
+Each change is one rename. A journal is removed only after the file that names it is durable; where a crash comes in
+between, the next one who passes sees it named and removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+import duckdb
+
+from otel_replay.store import query
+from otel_replay.store.folder import Folder, Listing, day_of
+from otel_replay.store.journals import JournalRows, journal_paths, read_all
+from otel_replay.store.parquet import fault_point, group_of, sort_rows, table_of, write_table
+from otel_replay.store.parting import Parted, part
+from otel_replay.store.rows import Row
+
+NEAR_NS: Final = 3_600 * 1_000_000_000
+"""Two copies of one crossing start at almost the same time: files further away than this are not searched."""
+SEALED_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Journals beyond this together go to several files: sealing holds them in memory."""
+
+
+def part_against(connection: duckdb.DuckDBPyConnection, listing: Listing, rows: Sequence[Row]) -> Parted:
+    """Part `rows` from each other and from the files of `listing`."""
+    if not rows:
+        return Parted([])
+    low = min(row["start_ns"] for row in rows) - NEAR_NS
+    high = max(row["start_ns"] for row in rows) + NEAR_NS
+    near = [info for info in listing.files.values() if info.start_min <= high and info.start_max >= low]
+    stored = query.places_of(connection, near, listing.superseded, rows)
+    return part(rows, stored, lambda places: query.rows_at(connection, listing, places))
+
+
+def add_rows(connection: duckdb.DuckDBPyConnection, folder: Folder, rows: Sequence[Row]) -> None:
+    """Write `rows` to one file for each day on which their runs or traces began."""
+    listing = folder.listing()
+    for start_ns, group in _by_day(rows):
+        parted = part_against(connection, listing, group)
+        if parted.rows:
+            write_table(
+                table_of(sort_rows(parted.rows)),
+                folder.new_path(start_ns),
+                supersedes=parted.supersedes,
+            )
+
+
+def _by_day(rows: Sequence[Row]) -> Iterable[tuple[int, list[Row]]]:
+    starts: dict[str, int] = {}
+    for row in rows:
+        group = group_of(row)
+        starts[group] = min(row["start_ns"], starts.get(group, row["start_ns"]))
+    days: dict[str, list[Row]] = {}
+    for row in rows:
+        days.setdefault(day_of(starts[group_of(row)]), []).append(row)
+    return [(min(starts[group_of(row)] for row in group), group) for group in days.values()]
+
+
+def seal_journals(connection: duckdb.DuckDBPyConnection, folder: Folder) -> int:
+    """Write the journals whose recorders have ended to files, and remove them; returns how many were sealed."""
+    if not journal_paths(folder.journal):
+        return 0
+    sealed = folder.listing().sealed
+    batch: list[JournalRows] = []
+    count = 0
+    for journal in read_all(folder.journal):
+        if journal.name in sealed:
+            _remove(folder, [journal.name])
+            continue
+        if journal.live:
+            continue
+        batch.append(journal)
+        count += 1
+        if sum(item.size for item in batch) > SEALED_BYTES_MAX:
+            _seal(connection, folder, batch)
+            batch = []
+    if batch:
+        _seal(connection, folder, batch)
+    return count
+
+
+def _seal(connection: duckdb.DuckDBPyConnection, folder: Folder, journals: Sequence[JournalRows]) -> None:
+    days: dict[str, list[JournalRows]] = {}
+    for journal in journals:
+        start = min((row["start_ns"] for row in journal.rows), default=0)
+        days.setdefault(day_of(start), []).append(journal)
+    for group in days.values():
+        rows = [row for journal in group for row in journal.rows]
+        names = [journal.name for journal in group]
+        if rows:
+            listing = folder.listing()
+            parted = part_against(connection, listing, rows)
+            start = min(row["start_ns"] for row in rows)
+            write_table(
+                table_of(sort_rows(parted.rows)), folder.new_path(start), seals=names, supersedes=parted.supersedes
+            )
+        fault_point("before journals are removed")
+        _remove(folder, names)
+
+
+def _remove(folder: Folder, names: Iterable[str]) -> None:
+    for name in names:
+        with suppress(FileNotFoundError, PermissionError):
+            (folder.journal / name).unlink()

@@ -1,0 +1,239 @@
+"""A store: the folder where runs are kept, and the questions that are asked of it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from otel_replay.envelope import Recording
+from otel_replay.errors import NeverRecorded, StoreError
+from otel_replay.span import Span
+from otel_replay.store import query, runs
+from otel_replay.store.folder import NOTES, SPANS, Folder, Listing
+from otel_replay.store.journals import JournalRows, read_all
+from otel_replay.store.notes import Note, read_notes, write_note
+from otel_replay.store.rows import Row, from_row, to_row
+from otel_replay.store.runs import RUN_COLUMNS, RunInfo
+from otel_replay.store.seal import add_rows, part_against, seal_journals
+
+
+def open_store(location: str | os.PathLike[str], *, create: bool = False) -> Store:
+    """Open the store at `location`, a folder. Raises StoreError where there is none and `create` is off."""
+    text = os.fspath(location)
+    if "://" in text and not text.startswith("file://"):
+        raise StoreError(f"{text} is no folder: this version keeps stores in folders")
+    root = Path(text.removeprefix("file://"))
+    if root.exists() and not root.is_dir():
+        raise StoreError(f"{root} is a file; a store is a folder")
+    if create:
+        try:
+            (root / SPANS).mkdir(parents=True, exist_ok=True)
+        except OSError as fault:
+            raise StoreError(f"{root} can't be made: {fault}") from fault
+    elif not root.is_dir():
+        raise StoreError(f"there is no store at {root}; record a run first, or name one with --store")
+    return Store(root)
+
+
+class Store:
+    """One store. Reads see all that was durable when they began; they neither wait for writers nor stop them.
+
+    Safe to use from several threads, one call at a time. As a SpanSink it is durable when `write` returns.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = Folder(root)
+        self.problems: tuple[str, ...] = ()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._lock = threading.RLock()
+        self._state: object = None
+
+    # Writing ---------------------------------------------------------------------------------------------
+    def write(self, spans: Iterable[Span], /) -> None:
+        """Add `spans`, durable on return; copies of what is there are parted. Raises StoreError."""
+        self.write_rows([to_row(span) for span in spans])
+
+    def write_rows(self, rows: Sequence[Row]) -> None:
+        """Add rows that `to_row` made."""
+        if rows:
+            with self._lock, self.folder.locked():
+                add_rows(self.connection, self.folder, rows)
+
+    def set_verdict(self, run_id: str, verdict: str) -> None:
+        """Keep a verdict on a run. Raises UsageError for one that there is not, NeverRecorded for no such run."""
+        self._note(run_id, Note(verdict=verdict))
+
+    def pin(self, run_id: str, pinned: bool = True) -> None:
+        """Keep a run from being pruned, or let it go."""
+        self._note(run_id, Note(pinned=pinned))
+
+    def _note(self, run_id: str, note: Note) -> None:
+        write_note(self.root / NOTES, self.find_run(run_id).run_id, note)
+
+    def seal(self, *, wait: bool = True) -> int:
+        """Turn the journals of ended recorders into Parquet; returns how many. Raises StoreError."""
+        with self._lock, self.folder.locked(wait=wait) as ours:
+            return seal_journals(self.connection, self.folder) if ours else 0
+
+    def close(self) -> None:
+        """Let go of the engine. What was written stays."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+            self._state = None
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Reading ---------------------------------------------------------------------------------------------
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        if self._connection is None:
+            self._connection = query.connect()
+        return self._connection
+
+    def refresh(self) -> None:
+        """Seal what can be sealed, and point the views at all that is there now. Never waits for a writer."""
+        with self._lock:
+            unsealed: str = ""
+            try:
+                self.seal(wait=False)
+            except StoreError as fault:  # read-only media, a full disk: the journals are read where they are
+                unsealed = str(fault)
+            # Journals before files: one that is sealed in between is then in the files, and named there.
+            journals = list(read_all(self.folder.journal))
+            listing = self.folder.listing()
+            journals = [journal for journal in journals if journal.name not in listing.sealed]
+            notes, bad_notes = read_notes(self.root / NOTES)
+            problems = [*listing.problems, *bad_notes, *(j.problem for j in journals if j.problem)]
+            if unsealed and any(journal.rows and not journal.live for journal in journals):
+                problems.append(unsealed)
+            self.problems = tuple(problems)
+            state = (
+                tuple(sorted(listing.files)),
+                tuple((journal.name, journal.size, journal.live) for journal in journals),
+                tuple(sorted((run_id, note.verdict, note.pinned) for run_id, note in notes.items())),
+            )
+            if state != self._state:
+                self._define(listing, journals, [(run_id, n.verdict, n.pinned) for run_id, n in notes.items()])
+                self._state = state
+
+    def _define(
+        self, listing: Listing, journals: Sequence[JournalRows], notes: Sequence[tuple[str, str | None, bool | None]]
+    ) -> None:
+        parted = part_against(self.connection, listing, [row for journal in journals for row in journal.rows])
+        superseded = {name: set(rows) for name, rows in listing.superseded.items()}
+        for name, numbers in parted.supersedes.items():
+            superseded.setdefault(name, set()).update(numbers)
+        live_runs = {row["run_id"] for journal in journals if journal.live for row in journal.rows if row.get("run_id")}
+        query.define(self.connection, listing, parted.rows, superseded, live_runs, notes)
+
+    def sql(self, text: str) -> duckdb.DuckDBPyRelation:
+        """Return the relation of a query over the views, after a refresh."""
+        with self._lock:
+            return self._asked(lambda: self.connection.sql(text))
+
+    def arrow(self, text: str, parameters: Sequence[Any] = ()) -> pa.Table:
+        """Return the answer to a query over the views as an Arrow table, after a refresh."""
+        with self._lock:
+            return self._asked(lambda: self.connection.sql(text, params=list(parameters)).to_arrow_table())
+
+    def _asked(self, ask: Any) -> Any:
+        self.refresh()
+        try:
+            return ask()
+        except query.READ_FAULTS:
+            # A file vanished behind a compaction, or its pages are damaged behind a whole footer.
+            self._look_closely()
+            self.refresh()
+            return ask()
+
+    def _look_closely(self) -> None:
+        self._state = None
+        for info in self.folder.listing().files.values():
+            try:
+                self.connection.execute(f"SELECT max(hash(COLUMNS(*))) FROM {query.scan([info])}").fetchall()  # noqa: S608
+            except query.READ_FAULTS as fault:
+                if info.path.exists():
+                    self.folder.step_over(info.path, str(fault).splitlines()[0])
+
+    def runs(
+        self, *, name: str | None = None, verdict: str | None = None, state: str | None = None, limit: int | None = None
+    ) -> list[RunInfo]:
+        """Return the runs, newest first; only those of that name, verdict or state where given."""
+        conditions, parameters = ["true"], []
+        for column, wanted in (("name", name), ("verdict", verdict), ("state", state)):
+            if wanted is not None:
+                conditions.append(f"{column} = ?")
+                parameters.append(wanted)
+        return self._runs(" AND ".join(conditions), parameters, limit)
+
+    def _runs(self, condition: str, parameters: Sequence[Any], limit: int | None = None) -> list[RunInfo]:
+        text = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs WHERE {condition} ORDER BY start_ns DESC, run_id"  # noqa: S608
+        if limit is not None:
+            text += f" LIMIT {int(limit)}"
+        table = self.arrow(text, parameters)
+        return [runs.run_info(values) for values in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+
+    def find_run(self, asked: str) -> RunInfo:
+        """Return the run of that name, or whose id is or begins with `asked`.
+
+        A name borne by several means the newest complete one, and `note` says so. Raises NeverRecorded with near
+        names, or UsageError where the beginning of an id fits several runs.
+        """
+        named = self._runs("name = ?", [asked])
+        by_id = [] if named or len(asked) < runs.ID_PREFIX_CHARS_MIN else self._runs("starts_with(run_id, ?)", [asked])
+        names: list[str] = []
+        if not named and not by_id:
+            names = self.arrow("SELECT DISTINCT name FROM runs WHERE name <> ''").column("name").to_pylist()
+        return runs.choose(asked, named, by_id, names)
+
+    def recording(self, run_id: str) -> Recording:
+        """Return the recording of the run with that id: all its lanes, in the order of entry.
+
+        Raises NeverRecorded. What is missing or damaged is said by the recording.
+        """
+        rows = self._rows("run_id = ?", [run_id], "lane, seq NULLS FIRST")
+        if not rows:
+            raise NeverRecorded(f"no run with the id {run_id!r} in {self.root}")
+        return runs.recording_of(rows, source=str(self.root))
+
+    def spans(self, run_id: str) -> list[Span]:
+        """Return every span of a run: its own, and those of its trace that were made while it ran.
+
+        Two runs may share a trace id (a program that seeds its random numbers), so time decides where it must.
+        """
+        rows = self._rows(
+            "run_id = ? OR (run_id IS NULL AND trace_id <> '' AND trace_id IN "
+            "(SELECT trace_id FROM stored WHERE run_id = ?))",
+            [run_id, run_id],
+            "start_ns, seq, span_id",
+        )
+        own = [row for row in rows if row["run_id"] is not None]
+        if not own:
+            raise NeverRecorded(f"no run with the id {run_id!r} in {self.root}")
+        shared = self.arrow(
+            "SELECT count(DISTINCT run_id) FROM stored "
+            "WHERE trace_id IN (SELECT trace_id FROM stored WHERE run_id = ?)",
+            [run_id],
+        )
+        if shared.column(0)[0].as_py() > 1:
+            start, end = min(row["start_ns"] for row in own), max(row["end_ns"] for row in own)
+            rows = [row for row in rows if row["run_id"] is not None or start <= row["start_ns"] <= end]
+        return [from_row(row) for row in rows]
+
+    def _rows(self, condition: str, parameters: Sequence[Any], order: str) -> list[Row]:
+        with self._lock:
+            rows: list[Row] = self._asked(lambda: query.rows_where(self.connection, condition, parameters, order))
+            return rows

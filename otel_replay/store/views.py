@@ -1,0 +1,157 @@
+"""The SQL that people ask: macros and views over the rows of a store.
+
+No view has a window function: copies are parted when files are written. Every look into JSON is a try-form, so that
+one text which is no JSON is a null and never the end of a query. Times are integers of nanoseconds; the `..._time`
+columns show them as TIMESTAMP_NS in UTC, the same under every TimeZone setting.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MACROS: Final = (
+    # attr(attributes, 'gen_ai.request.model'): the attribute's value as text; keys with dots need no quoting.
+    """CREATE OR REPLACE MACRO attr(a, k) AS TRY(json_extract_string(a, '$."' || replace(k, '"', '\\"') || '"'))""",
+    # long_attr: the same, also where the text was too long for `attributes` and moved to a column of its own.
+    """CREATE OR REPLACE MACRO long_attr(a, content, request, response, k) AS
+       CASE attr(a, k)
+         WHEN '{"$text":"content"}' THEN attr(content, k)
+         WHEN '{"$text":"request"}' THEN request WHEN '{"$json":"request"}' THEN request
+         WHEN '{"$text":"response"}' THEN response WHEN '{"$json":"response"}' THEN response
+         ELSE attr(a, k) END""",
+    "CREATE OR REPLACE MACRO ns_time(ns) AS make_timestamp_ns(ns)",
+    "CREATE OR REPLACE MACRO ns_ms(start_ns, end_ns) AS (end_ns::HUGEINT - start_ns::HUGEINT)::DOUBLE / 1e6",
+    """CREATE OR REPLACE MACRO message_text(m) AS coalesce(
+         TRY(json_extract_string(m, '$.content')),
+         array_to_string(
+           list_filter(TRY(json_extract_string(m, '$.parts[*].content')), lambda x: x IS NOT NULL), ''))""",
+)
+
+SPANS: Final = """
+CREATE OR REPLACE VIEW spans AS
+SELECT trace_id, span_id, parent_span_id, name,
+  CASE span_kind WHEN 0 THEN 'unspecified' WHEN 1 THEN 'internal' WHEN 2 THEN 'server' WHEN 3 THEN 'client'
+    WHEN 4 THEN 'producer' WHEN 5 THEN 'consumer' ELSE span_kind::VARCHAR END AS span_kind,
+  ns_time(start_ns) AS start_time, ns_time(end_ns) AS end_time, ns_ms(start_ns, end_ns) AS duration_ms,
+  start_ns, end_ns,
+  CASE status_code WHEN 0 THEN 'unset' WHEN 1 THEN 'ok' WHEN 2 THEN 'error' ELSE status_code::VARCHAR END AS status,
+  status_message, service, scope, run_id, run_name, lane, address, parent, boundary, kind, mode, outcome,
+  strand, seq, end_seq, key, side_effects, integrity, grade, operation, provider, model, response_model, tool,
+  input_tokens, output_tokens, error_type, source, trace_state, flags, dropped_attributes, resource, links, events,
+  attributes, content, request, response
+FROM stored WHERE difference IS NULL
+"""
+
+CROSSINGS: Final = """
+CREATE OR REPLACE VIEW crossings AS
+SELECT run_id, run_name, lane, address, boundary, kind, mode, outcome, strand, seq, end_seq, parent,
+  ns_time(start_ns) AS start_time, ns_ms(start_ns, end_ns) AS duration_ms,
+  request, response AS result, error_type, model, input_tokens, output_tokens, key, integrity, grade, side_effects,
+  tool, operation, trace_id, span_id, parent_span_id, start_ns, end_ns, attributes
+FROM stored WHERE difference IS NULL AND run_id IS NOT NULL AND kind IS DISTINCT FROM 'run'
+"""
+
+RUNS: Final = """
+CREATE OR REPLACE VIEW runs AS
+WITH lanes AS (
+  SELECT run_id, lane,
+    max(run_name) AS name, min(start_ns) AS start_ns, max(end_ns) AS last_ns,
+    max(CASE WHEN kind = 'run' THEN end_ns END) AS end_ns,
+    max(CASE WHEN kind = 'run' THEN outcome END) AS outcome,
+    max(CASE WHEN kind = 'run' THEN verdict END) AS verdict,
+    max(mode) FILTER (kind = 'run') AS mode, max(replay_of) AS replay_of, max(digest) AS digest,
+    max(trace_id) AS trace_id,
+    count(*) FILTER (kind IS DISTINCT FROM 'run') AS crossings,
+    coalesce(max(crossings), 0) AS counted,
+    count(*) FILTER (kind IS DISTINCT FROM 'run' AND integrity <> 'intact') AS damaged,
+    count(*) FILTER (kind IS DISTINCT FROM 'run' AND outcome = 'lost' AND end_seq = 0) AS unfinished,
+    sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens
+  FROM stored WHERE difference IS NULL AND run_id IS NOT NULL GROUP BY run_id, lane
+), summed AS (
+  SELECT run_id,
+    coalesce(max(name) FILTER (lane = ''), max(name)) AS name,
+    min(start_ns) AS start_ns, coalesce(max(end_ns) FILTER (lane = '' AND outcome <> 'lost'), max(last_ns)) AS end_ns,
+    count(*) AS lanes, sum(crossings)::BIGINT AS crossings, sum(counted)::BIGINT AS counted,
+    sum(damaged)::BIGINT AS damaged, sum(unfinished)::BIGINT AS unfinished,
+    bool_and(coalesce(outcome, 'lost') <> 'lost') AS closed, bool_or(crossings < counted) AS gaps,
+    max(outcome) FILTER (lane = '') AS outcome, max(verdict) FILTER (lane = '') AS verdict,
+    coalesce(max(mode) FILTER (lane = ''), max(mode)) AS mode,
+    max(replay_of) AS replay_of, max(digest) FILTER (lane = '') AS digest, max(trace_id) AS trace_id,
+    sum(input_tokens)::BIGINT AS input_tokens, sum(output_tokens)::BIGINT AS output_tokens
+  FROM lanes GROUP BY run_id
+)
+SELECT run_id, name, ns_time(start_ns) AS start_time, ns_ms(start_ns, end_ns) AS duration_ms, crossings,
+  closed AND NOT gaps AND damaged = 0 AND unfinished = 0 AS complete,
+  CASE WHEN run_id IN (SELECT run_id FROM live_runs) THEN 'running'
+    WHEN NOT closed THEN 'interrupted'
+    WHEN gaps OR damaged > 0 OR unfinished > 0 THEN 'incomplete' ELSE 'complete' END AS state,
+  coalesce(noted.verdict, nullif(summed.verdict, 'unknown'), CASE outcome WHEN 'raised' THEN 'failed' END, 'unknown')
+    AS verdict,
+  coalesce(noted.pinned, false) AS pinned,
+  coalesce(mode, 'record') AS mode, replay_of, lanes, counted, damaged, unfinished,
+  input_tokens, output_tokens, digest, trace_id, start_ns, end_ns
+FROM summed LEFT JOIN noted USING (run_id)
+"""
+
+MODEL_CALLS: Final = """
+CREATE OR REPLACE VIEW model_calls AS
+SELECT run_id, run_name, address, seq, coalesce(operation, 'chat') AS operation, provider, model, response_model,
+  input_tokens, output_tokens, ns_time(start_ns) AS start_time, ns_ms(start_ns, end_ns) AS duration_ms,
+  outcome, error_type,
+  CASE WHEN run_id IS NULL THEN coalesce(request, long_attr(attributes, content, request, response,
+      'gen_ai.input.messages'))
+    ELSE coalesce(long_attr(attributes, content, request, response, 'gen_ai.input.messages'),
+      TRY(json_extract(request, '$.messages'))::VARCHAR) END AS messages,
+  CASE WHEN run_id IS NULL THEN coalesce(response, long_attr(attributes, content, request, response,
+      'gen_ai.output.messages'))
+    ELSE long_attr(attributes, content, request, response, 'gen_ai.output.messages') END AS output_messages,
+  request, response, service, trace_id, span_id, start_ns, end_ns, attributes
+FROM stored
+WHERE difference IS NULL AND coalesce(kind, '') <> 'run' AND (kind = 'model' OR (kind IS NULL AND
+  (operation IN ('chat', 'text_completion', 'generate_content', 'embeddings')
+   OR (operation IS NULL AND tool IS NULL AND model IS NOT NULL))))
+"""
+
+TOOL_CALLS: Final = """
+CREATE OR REPLACE VIEW tool_calls AS
+SELECT run_id, run_name, address, seq, coalesce(tool, boundary, name) AS tool,
+  coalesce(long_attr(attributes, content, request, response, 'gen_ai.tool.call.arguments'), request) AS arguments,
+  coalesce(long_attr(attributes, content, request, response, 'gen_ai.tool.call.result'), response) AS result,
+  ns_time(start_ns) AS start_time, ns_ms(start_ns, end_ns) AS duration_ms, outcome, error_type, side_effects,
+  request, response, service, trace_id, span_id, start_ns, end_ns, attributes
+FROM stored
+WHERE difference IS NULL AND coalesce(kind, '') <> 'run'
+  AND (kind = 'tool' OR (kind IS NULL AND (operation = 'execute_tool' OR tool IS NOT NULL)))
+"""
+
+MESSAGES: Final = """
+CREATE OR REPLACE VIEW messages AS
+WITH texts AS (
+  SELECT run_id, address, seq, model, trace_id, span_id, start_time, start_ns, 'input' AS direction,
+    TRY(json_extract(messages, '$[*]')) AS listed FROM model_calls
+  UNION ALL
+  SELECT run_id, address, seq, model, trace_id, span_id, start_time, start_ns, 'output',
+    TRY(json_extract(output_messages, '$[*]')) FROM model_calls
+), single AS (
+  SELECT * EXCLUDE (listed), unnest(listed) AS message, generate_subscripts(listed, 1) AS position
+  FROM texts WHERE len(listed) > 0
+)
+SELECT run_id, address, seq, direction, position, TRY(json_extract_string(message, '$.role')) AS role,
+  message_text(message) AS content, message::VARCHAR AS message, model, trace_id, span_id, start_time, start_ns
+FROM single
+"""
+
+DUPLICATES: Final = """
+CREATE OR REPLACE VIEW duplicates AS
+SELECT trace_id, span_id, name, run_id, lane, address, seq, difference, source, integrity, outcome,
+  ns_time(start_ns) AS start_time, ns_time(end_ns) AS end_time, start_ns, end_ns, attributes, request, response
+FROM stored WHERE difference IS NOT NULL
+"""
+
+FORKS: Final = """
+CREATE TABLE IF NOT EXISTS forks (
+  fork_id VARCHAR, run_id VARCHAR, address VARCHAR, change VARCHAR, prediction VARCHAR, signature VARCHAR,
+  verdict VARCHAR, created_time TIMESTAMP_NS)
+"""
+
+VIEWS: Final = (SPANS, CROSSINGS, RUNS, MODEL_CALLS, TOOL_CALLS, MESSAGES, DUPLICATES)
