@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from otel_replay.errors import ImportFault
 from otel_replay.importers import checks, detect, documents, live, sources
 from otel_replay.importers.result import ImportResult, ParquetRows, Problem, Progress, Report
-from otel_replay.importers.shapes import frames
+from otel_replay.importers.shapes import frames, tables
 from otel_replay.importers.sources import Input, Source
 from otel_replay.span import Span
 
@@ -58,7 +60,7 @@ def _all(
     for one in live.inputs(str(source), headers) if is_address else sources.inputs(source):
         report.where = "" if one.alone else one.name
         try:
-            yield from checks.checked(_one(one, format, progress, report), report)
+            yield from checks.checked(_one(one, format, progress, parquet_rows, report), report)
         except ImportFault as fault:
             if one.alone:
                 raise ImportFault(f"{one.name}: {fault}") from None
@@ -68,13 +70,20 @@ def _all(
         raise faults[0]
 
 
-def _one(one: Input, format: str | None, progress: Progress | None, report: Report) -> Iterator[Span]:
+def _one(
+    one: Input, format: str | None, progress: Progress | None, parquet_rows: ParquetRows | None, report: Report
+) -> Iterator[Span]:
     try:
         raw = one.open()
     except OSError as fault:
         raise ImportFault(f"it cannot be opened: {fault.strerror or fault}") from None
     with sources.seekable(raw, report) as (file, size):
-        spans = _binary_or_json(file, size, format, report)
+        head = file.read(4)
+        file.seek(0)
+        if head == b"PAR1":
+            spans = _parquet(file, one.path, parquet_rows, report)
+        else:
+            spans = _binary_or_json(file, size, format, report)
         if progress is None:
             yield from spans
             return
@@ -87,6 +96,18 @@ def _one(one: Input, format: str | None, progress: Progress | None, report: Repo
                 progress(at, count)
             yield span
         progress(size, count)
+
+
+def _parquet(file: BinaryIO, path: str, parquet_rows: ParquetRows | None, report: Report) -> Iterator[Span]:
+    if parquet_rows is None:
+        raise ImportFault("it is a Parquet file; no Parquet reader was handed in")
+    if path:
+        yield from tables.read(parquet_rows(path), report)
+        return
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as copy:
+        shutil.copyfileobj(file, copy)
+        copy.flush()
+        yield from tables.read(parquet_rows(copy.name), report)
 
 
 def _binary_or_json(file: BinaryIO, size: int, format: str | None, report: Report) -> Iterator[Span]:
@@ -106,7 +127,6 @@ def _binary_or_json(file: BinaryIO, size: int, format: str | None, report: Repor
 def _refuse_known_others(head: bytes) -> None:
     for magic, what in (
         (b"PK\x03\x04", "a ZIP archive; unpack it first"),
-        (b"PAR1", "a Parquet file; no Parquet reader was handed in"),
         (b"SQLite format 3", "an SQLite database"),
         (b"BZh", "compressed with bzip2; unpack it first"),
         (b"\xfd7zXZ", "compressed with xz; unpack it first"),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from otel_replay.errors import ImportFault
 from otel_replay.importers.documents import LazyList
 from otel_replay.importers.result import Report
-from otel_replay.importers.shapes import jaeger, otlp, zipkin
+from otel_replay.importers.shapes import console, jaeger, langfuse, langsmith, mlflow, otlp, phoenix, xray, zipkin
 from otel_replay.importers.shapes._common import rows, table
 from otel_replay.span import Span
 from otel_replay.wire import logs
@@ -101,6 +101,19 @@ def _skip_metrics(value: Any, report: Report) -> Iterator[Span]:
     yield from ()
 
 
+def _langfuse(value: Any) -> bool:
+    first = sample(value)
+    return langfuse.is_trace(first) or langfuse.is_observation(first)
+
+
+def _phoenix(value: Any) -> bool:
+    return phoenix.is_span(sample(value)) or phoenix.is_span(sample(table(value).get("data")))
+
+
+def _langsmith(value: Any) -> bool:
+    return langsmith.is_run(sample(value)) or langsmith.is_run(sample(table(value).get("runs")))
+
+
 SHAPES: tuple[Shape, ...] = (
     Shape("otlp-json", lambda v: _otlp("otlp-json")(sample(v)), _arrays_of(otlp.read), "OTLP/JSON {resourceSpans}"),
     Shape("tempo", lambda v: _otlp("tempo")(sample(v)), _arrays_of(otlp.read), "Tempo {batches} or {trace}"),
@@ -110,6 +123,12 @@ SHAPES: tuple[Shape, ...] = (
     Shape("jaeger-trace", lambda v: jaeger.is_trace(sample(v)), _read_jaeger_traces, "Jaeger traces"),
     Shape("jaeger-es", _jaeger_es, _read_jaeger_es, "Jaeger's Elasticsearch documents"),
     Shape("jaeger-spans", lambda v: jaeger.is_span(sample(v)), _read_jaeger_spans, "Jaeger spans"),
+    Shape("langfuse", _langfuse, langfuse.read, "Langfuse {trace, observations}"),
+    Shape("mlflow", lambda v: mlflow.is_trace(sample(v)), mlflow.read, "MLflow {info, data}"),
+    Shape("phoenix", _phoenix, phoenix.read, "Phoenix spans"),
+    Shape("console", lambda v: console.is_span(sample(v)), console.read, "the Python console exporter's output"),
+    Shape("langsmith", _langsmith, langsmith.read, "LangSmith runs"),
+    Shape("xray", lambda v: xray.is_answer(v) or xray.is_segment(sample(v)), xray.read, "X-Ray {Traces}"),
     Shape("zipkin", lambda v: zipkin.is_span(sample(v)), zipkin.read, "Zipkin v2 [{traceId, id}]"),
     Shape("otlp-logs", lambda v: "resourceLogs" in table(v), _read_logs, "OTLP/JSON {resourceLogs}"),
     Shape("otlp-metrics", lambda v: "resourceMetrics" in table(v), _skip_metrics, "(metrics are passed over)"),

@@ -37,11 +37,12 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One thing to read. `open` hands out its raw bytes; `alone` is False where it is one of a folder's files."""
+    """One thing to read. `open` hands out its raw bytes; `alone` is False where it is one of several."""
 
     name: str
     open: Callable[[], BinaryIO]
     alone: bool = True
+    path: str = ""
 
 
 def inputs(source: Source) -> Iterator[Input]:
@@ -73,7 +74,7 @@ def _named(name: str) -> Iterator[Input]:
 def _file(path: str, *, alone: bool) -> Input:
     if not os.path.isfile(path):
         raise ImportFault(f"{path!r} is neither a file nor a folder")
-    return Input(path, lambda: cast(BinaryIO, open(path, "rb")), alone)
+    return Input(path, lambda: cast(BinaryIO, open(path, "rb")), alone, path)
 
 
 def _files_below(folder: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -215,3 +216,16 @@ def doubled_keys(attributes: Iterable[KeyValue]) -> Iterator[str]:
         if key in seen:
             yield key
         seen.add(key)
+
+
+def any_id(value: object, width: int, report: Report) -> str:
+    """Return an id as hex of `width`: hex and UUIDs as they are where they fit, else a digest of the id's text.
+
+    The digest is stable, so that parents and children still find each other; the report says that it was made.
+    """
+    raw = text(value).strip()
+    try:
+        return hex_id(raw.replace("-", "") if len(raw) == 36 else raw, width, "id")
+    except Unreadable:
+        report.note(f"ids that are not {width} hex characters were replaced by a digest of them")
+        return hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()[:width]

@@ -1,0 +1,255 @@
+"""Tables of spans: ClickHouse-like flat rows (otlp2parquet and its like) and Tempo's vParquet blocks.
+
+Rows come as dicts from whoever may open a Parquet file; nothing here knows Parquet.
+Source: opentelemetry-collector-contrib `exporter/clickhouseexporter` (`traces_table.sql`); smithclay/otlp2parquet;
+grafana/tempo `tempodb/encoding/vparquet4/schema.go`, `vparquet5/schema.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from otel_replay.errors import ImportFault
+from otel_replay.importers.documents import loads
+from otel_replay.importers.result import Report
+from otel_replay.importers.shapes import langsmith, phoenix
+from otel_replay.importers.shapes._common import (
+    Unreadable,
+    attributes_of,
+    hex_id,
+    iso_ns,
+    json_value,
+    rows,
+    table,
+    text,
+    whole,
+)
+from otel_replay.importers.shapes.console import KINDS, STATUSES
+from otel_replay.span import Attributes, Event, KeyValue, Link, Resource, Scope, Span, Value
+from otel_replay.wire.json import SPAN_KINDS
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def read(table_rows: Iterable[Mapping[str, Any]], report: Report) -> Iterator[Span]:
+    """Read rows of any known table, told by their columns; a bad row is skipped and named."""
+    for number, row in enumerate(table_rows, 1):
+        if number == 1:
+            if not knows(row):
+                raise ImportFault(f"a Parquet file with columns {', '.join(list(row)[:8])}: no table of spans we know")
+            report.found(knows(row))
+        try:
+            yield from _row(row, report)
+        except Unreadable as fault:
+            report.problem("skipped", f"a row: {fault}", f"row {number}")
+
+
+def knows(row: Mapping[str, Any]) -> str:
+    """Return the name of the table that `row` comes from, or ""."""
+    if "SpanName" in row and "TraceId" in row:
+        return "parquet-flat"
+    if "rs" in row and "TraceIDText" in row:
+        return "tempo-block"
+    if langsmith.is_run(row):
+        return "langsmith"
+    return "phoenix" if phoenix.is_span(row) else ""
+
+
+def _row(row: Mapping[str, Any], report: Report) -> Iterator[Span]:
+    kind = knows(row)
+    if kind == "parquet-flat":
+        yield _flat(row, report)
+    elif kind == "tempo-block":
+        yield from _block(row, report)
+    elif kind == "langsmith":
+        yield from langsmith.read(_timed(row), report)
+    elif kind == "phoenix":
+        yield from phoenix.read(_timed(row), report)
+    else:
+        raise Unreadable(f"unknown columns {', '.join(list(row)[:6])}")
+
+
+def _timed(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: str(value) if hasattr(value, "isoformat") else value for key, value in row.items()}
+
+
+def _ns(value: Any, field: str) -> int:
+    """A timestamp column: a datetime (microseconds), a number of nanoseconds, or text."""
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        micros = (moment - _EPOCH) // timedelta(microseconds=1)
+        return micros * 1000 + int(getattr(value, "nanosecond", 0))
+    return iso_ns(value, field) if isinstance(value, str) else whole(value, field)
+
+
+def _json_attributes(value: Any, report: Report, where: str) -> Attributes:
+    """Attributes as JSON text, a map, or a list of (key, value)."""
+    if isinstance(value, str):
+        try:
+            value = loads(value.encode("utf-8", "surrogatepass")) if value else {}
+        except ValueError:
+            raise Unreadable(f"{where} is not JSON") from None
+    if isinstance(value, list):
+        return tuple((text(pair[0]), json_value(pair[1], report, where)) for pair in value if len(pair) == 2)
+    return attributes_of(value, report, where)
+
+
+def _flat(row: Mapping[str, Any], report: Report) -> Span:
+    report.note("flat rows keep attributes as JSON or text: ints, doubles and bytes may have changed type")
+    start_ns = _ns(row.get("Timestamp"), "Timestamp")
+    resource = _json_attributes(row.get("ResourceAttributes"), report, "ResourceAttributes")
+    if row.get("ServiceName") and not any(key == "service.name" for key, _ in resource):
+        resource = (("service.name", text(row["ServiceName"])), *resource)
+    status = text(row.get("StatusCode")).upper().removeprefix("STATUS_CODE_")
+    kind = text(row.get("SpanKind")).upper()
+    return Span(
+        trace_id=hex_id(row.get("TraceId"), 32, "TraceId"),
+        span_id=hex_id(row.get("SpanId"), 16, "SpanId"),
+        parent_span_id=hex_id(row.get("ParentSpanId"), 16, "ParentSpanId"),
+        trace_state=text(row.get("TraceState")),
+        name=text(row.get("SpanName")),
+        kind=SPAN_KINDS.get(kind, KINDS.get(kind, 0)),
+        start_ns=start_ns,
+        end_ns=start_ns + whole(row.get("Duration"), "Duration"),
+        attributes=_json_attributes(row.get("SpanAttributes"), report, "SpanAttributes"),
+        events=tuple(_flat_events(row, report)),
+        links=tuple(_flat_links(row, report)),
+        status_code=STATUSES.get(status, 0),
+        status_message=text(row.get("StatusMessage")),
+        resource=Resource(resource),
+        scope=Scope(text(row.get("ScopeName")), text(row.get("ScopeVersion"))),
+    )
+
+
+def _columns(row: Mapping[str, Any], *names: str) -> Iterator[tuple[Any, ...]]:
+    """Read parallel list columns, under their flat (`EventsName`) or dotted (`Events.Name`) names."""
+    lists = []
+    for name in names:
+        group = "Events" if name.startswith("Events") else "Links"
+        lists.append(list(rows(row.get(name) or row.get(f"{group}.{name.removeprefix(group)}"))))
+    longest = max(map(len, lists))
+    return zip(*(items + [None] * (longest - len(items)) for items in lists), strict=True)
+
+
+def _flat_events(row: Mapping[str, Any], report: Report) -> Iterator[Event]:
+    for when, name, attributes in _columns(row, "EventsTimestamp", "EventsName", "EventsAttributes"):
+        yield Event(_ns(when, "EventsTimestamp"), text(name), _json_attributes(attributes, report, "EventsAttributes"))
+
+
+def _flat_links(row: Mapping[str, Any], report: Report) -> Iterator[Link]:
+    names = ("LinksTraceId", "LinksSpanId", "LinksTraceState", "LinksAttributes")
+    for trace, span, state, attributes in _columns(row, *names):
+        found = _json_attributes(attributes, report, "LinksAttributes")
+        yield Link(hex_id(trace, 32, "LinksTraceId"), hex_id(span, 16, "LinksSpanId"), text(state), found)
+
+
+# Tempo blocks --------------------------------------------------------------------------------------------
+
+
+def _block(row: Mapping[str, Any], report: Report) -> Iterator[Span]:
+    report.note("Tempo block: null values and flags are not kept; dedicated columns are named String01, Int01 ...")
+    trace_id = hex_id(row.get("TraceIDText"), 32, "TraceIDText")
+    for group in rows(row.get("rs")):
+        resource = Resource(tuple(_resource_attributes(table(table(group).get("Resource")), report)))
+        for scope_group in rows(table(group).get("ss")):
+            raw_scope = table(table(scope_group).get("Scope"))
+            scope = Scope(
+                text(raw_scope.get("Name")),
+                text(raw_scope.get("Version")),
+                tuple(_attrs(raw_scope.get("Attrs"), report)),
+            )
+            for raw in rows(table(scope_group).get("Spans")):
+                yield _block_span(table(raw), trace_id, resource, scope, report)
+
+
+def _block_span(raw: Mapping[str, Any], trace_id: str, resource: Resource, scope: Scope, report: Report) -> Span:
+    start_ns = whole(raw.get("StartTimeUnixNano"), "StartTimeUnixNano")
+    return Span(
+        trace_id=trace_id,
+        span_id=_bytes_id(raw.get("SpanID"), 16),
+        parent_span_id=_bytes_id(raw.get("ParentSpanID"), 16),
+        trace_state=text(raw.get("TraceState")),
+        name=text(raw.get("Name")),
+        kind=whole(raw.get("Kind"), "Kind", bits=31),
+        start_ns=start_ns,
+        end_ns=start_ns + whole(raw.get("DurationNano"), "DurationNano"),
+        attributes=(*_attrs(raw.get("Attrs"), report), *_dedicated(raw.get("DedicatedAttributes"))),
+        events=tuple(
+            Event(
+                start_ns + whole(table(event).get("TimeSinceStartNano"), "TimeSinceStartNano"),
+                text(table(event).get("Name")),
+                tuple(_attrs(table(event).get("Attrs"), report)),
+                whole(table(event).get("DroppedAttributesCount"), "DroppedAttributesCount", bits=32),
+            )
+            for event in rows(raw.get("Events"))
+        ),
+        links=tuple(
+            Link(
+                _bytes_id(table(link).get("TraceID"), 32),
+                _bytes_id(table(link).get("SpanID"), 16),
+                text(table(link).get("TraceState")),
+                tuple(_attrs(table(link).get("Attrs"), report)),
+            )
+            for link in rows(raw.get("Links"))
+        ),
+        status_code=whole(raw.get("StatusCode"), "StatusCode", bits=31),
+        status_message=text(raw.get("StatusMessage")),
+        dropped_attributes_count=whole(raw.get("DroppedAttributesCount"), "DroppedAttributesCount", bits=32),
+        resource=resource,
+        scope=scope,
+    )
+
+
+def _bytes_id(value: Any, width: int) -> str:
+    return hex_id(value.hex() if isinstance(value, (bytes, bytearray)) else value, width, "id")
+
+
+def _resource_attributes(raw: Mapping[str, Any], report: Report) -> Iterator[KeyValue]:
+    if raw.get("ServiceName") is not None:
+        yield "service.name", text(raw["ServiceName"])
+    yield from _attrs(raw.get("Attrs"), report)
+    yield from _dedicated(raw.get("DedicatedAttributes"))
+
+
+def _dedicated(raw: Any) -> Iterator[KeyValue]:
+    for key, value in table(raw).items():
+        found = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if isinstance(found, (str, int)):
+            yield f"tempo.dedicated.{key}", found
+
+
+def _attrs(raw: Any, report: Report) -> Iterator[KeyValue]:
+    for item in rows(raw):
+        yield text(table(item).get("Key")), _block_value(table(item), report)
+
+
+def _block_value(item: Mapping[str, Any], report: Report) -> Value:
+    for column in ("Value", "ValueInt", "ValueDouble", "ValueBool"):
+        found = item.get(column)
+        if isinstance(found, list):
+            if found:
+                return tuple(found) if item.get("IsArray") or len(found) > 1 else found[0]
+        elif found is not None:
+            scalar: Value = found
+            return scalar
+    for column in ("ValueUnsupported", "ValueDropped", "ValueArray", "ValueKVList"):
+        if isinstance(item.get(column), str) and item[column]:
+            return _proto_text(item[column], report)
+    return () if item.get("IsArray") else None
+
+
+def _proto_text(value: str, report: Report) -> Value:
+    """A value that Parquet could not hold: the JSON form of an OTLP AnyValue."""
+    from otel_replay.wire.json import spans_from_json
+
+    document = {
+        "resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": [{"key": "v", "value": loads(value.encode())}]}]}]}]
+    }
+    try:
+        (span,) = spans_from_json(document, lenient=False)
+    except ValueError:
+        report.problem("approximate", "a value of a Tempo block that is no AnyValue is kept as text")
+        return value
+    return span.get("v")
