@@ -25,47 +25,60 @@ from otel_replay.encodings.core import Decoder, EncodeFn, Encoder, Lost, Tree, d
 from otel_replay.errors import Unservable, UsageError
 
 _ABSENT = object()
-_SLOT_NOISE = frozenset(("__weakref__", "__dict__"))
+_RESERVED = frozenset(("__class__", "__dict__", "__weakref__"))
 
 
 # Attributes of an object -----------------------------------------------------------------------------------
 
 
-def slot_names(cls: type) -> list[str]:
-    """Return the attribute names of all `__slots__` of the class and its bases, as they are stored."""
-    found = []
-    for base in cls.__mro__:
+def _slots(cls: type) -> dict[str, Any]:
+    """Return the slots of the class and its bases: stored name -> descriptor."""
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
         slots = vars(base).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else tuple(slots):
             private = name.startswith("__") and not name.endswith("__")
-            found.append(f"_{base.__name__.lstrip('_')}{name}" if private else name)
-    return [name for name in found if name not in _SLOT_NOISE]
+            stored = f"_{base.__name__.lstrip('_')}{name}" if private else name
+            if isinstance(vars(base).get(stored), types.MemberDescriptorType):
+                found[stored] = vars(base)[stored]
+    return found
 
 
 def state_of(value: object) -> dict[str, object]:
-    """Return the attributes that the object itself holds: its `__dict__` and its filled slots."""
+    """Return the attributes that the object itself holds: its filled slots and its `__dict__`."""
     state: dict[str, object] = {}
-    for name in slot_names(type(value)):
+    for name, slot in _slots(type(value)).items():
         try:
-            state[name] = object.__getattribute__(value, name)
+            state[name] = slot.__get__(value)
         except AttributeError:
             continue
-    try:
-        state.update(object.__getattribute__(value, "__dict__"))
-    except AttributeError:
-        pass
+    state.update(_dict_of(value) or {})
     # What `Box[int](...)` leaves behind; no comparison sees it.
     state.pop("__orig_class__", None)
     return state
 
 
+def _dict_of(value: object) -> dict[str, object] | None:
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def set_state(value: object, state: dict[str, object]) -> None:
-    """Set attributes past any `__setattr__` of the class. Raises Unservable where the class has no such place."""
+    """Put attributes where the object stores them: no `__setattr__` and no property of the class runs.
+
+    Raises Unservable where the class has no such place.
+    """
+    slots, own = _slots(type(value)), _dict_of(value)
     for name, item in state.items():
-        try:
-            object.__setattr__(value, name, item)
-        except (AttributeError, TypeError) as error:
-            raise Unservable(f"{names.readable(type(value))} has no attribute {name!r} any more") from error
+        if name in slots:
+            slots[name].__set__(value, item)
+        elif own is None or type(name) is not str or name in _RESERVED:
+            raise Unservable(f"{names.readable(type(value))} has no attribute {name!r} to restore")
+        else:
+            own[name] = item
 
 
 def _state_part(value: object, to: Encoder) -> dict[str, Tree]:
@@ -282,7 +295,7 @@ def _make_subclass(cls: Any, base: Any, plain: Any) -> object:
             (OrderedDict if base is OrderedDict else dict).__setitem__(made, key, item)
         return made
     if base in (list, set, deque):
-        made = base.__new__(cls)
+        made: Any = base.__new__(cls)
         base.__init__(made, plain, *((plain.maxlen,) if base is deque else ()))
         return made
     if base is bytearray:
@@ -349,7 +362,7 @@ def _from_record(tree: dict[str, Tree], to: Decoder) -> object:
     for name in _field_names(cls) or ():
         if name not in state and name not in unset and not _has_default(cls, name):
             raise Unservable(f"{names.readable(cls)} has a field {name!r} now that the record does not hold")
-    made = object.__new__(cls)
+    made: object = object.__new__(cls)
     set_state(made, state)
     return made
 

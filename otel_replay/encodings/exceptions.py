@@ -13,7 +13,7 @@ from typing import Any
 
 from otel_replay.encodings import names
 from otel_replay.encodings.classes import set_state, state_of
-from otel_replay.encodings.core import Decoder, EncodeFn, Encoder, Tree, decodes, family
+from otel_replay.encodings.core import Decoder, EncodeFn, Encoder, Lost, Tree, decodes, family
 from otel_replay.errors import Unservable
 from otel_replay.limits import EXCEPTION_CHAIN_MAX
 
@@ -45,7 +45,17 @@ def _builtin_base(cls: type) -> Any:
 
 @family(20)
 def _pick_exception(cls: type) -> EncodeFn | None:
-    return _exception if issubclass(cls, BaseException) else None
+    if not issubclass(cls, BaseException):
+        return None
+    try:
+        _make(cls, ("", [ValueError()]) if issubclass(cls, BaseExceptionGroup) else ())
+    except TypeError:
+        return _built_in_c
+    return _exception
+
+
+def _built_in_c(value: BaseException, _: Encoder) -> Tree:
+    raise Lost(f"{names.readable(type(value))} is built in C and cannot be rebuilt; register() it to keep it")
 
 
 def _exception(value: BaseException, to: Encoder) -> Tree:
@@ -113,7 +123,7 @@ def _from_exception(tree: dict[str, Tree], to: Decoder) -> object:
         if hasattr(_builtin_base(cls), name):  # a newer Python may have recorded one that this one lacks
             getattr(_builtin_base(cls), name).__set__(made, item)
     if "state" in tree:
-        _set_state(made, to.decoded(tree, "state", dict))
+        set_state(made, to.decoded(tree, "state", dict))
     _restore_chain(made, tree, to)
     return made
 
@@ -133,13 +143,6 @@ def _make(cls: Any, args: tuple[Any, ...]) -> BaseException:
     made: BaseException = _builtin_base(cls).__new__(cls)
     made.args = args
     return made
-
-
-def _set_state(made: BaseException, state: dict[str, Any]) -> None:
-    slots = {name: item for name, item in state.items() if name.startswith("__") and name != "__notes__"}
-    if slots.keys() & {"__class__", "__dict__", "__traceback__", "__cause__", "__context__"}:
-        raise Unservable(f"the recorded state of {names.readable(type(made))} names an attribute of the interpreter")
-    set_state(made, state)
 
 
 def _restore_chain(made: BaseException, tree: dict[str, Tree], to: Decoder) -> None:

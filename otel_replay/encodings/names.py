@@ -115,8 +115,10 @@ def resolve(name: object, belongs: Callable[[type], bool], family: str) -> type:
 # Functions and classes as values ---------------------------------------------------------------------------
 
 _VALUE_MODULES = frozenset(
-    ("builtins", "types", "typing", "datetime", "decimal", "fractions", "uuid", "collections", "pathlib", "enum")
-    + ("operator", "math", "re")
+    (
+        *("builtins", "types", "typing", "datetime", "decimal", "fractions", "uuid", "collections", "pathlib"),
+        *("enum", "operator", "math", "re"),
+    )
 )
 _NOT_VALUES = frozenset(
     f"builtins:{name}"

@@ -1,1 +1,0 @@
-"""Values of libraries that are looked up only where the program has imported them: HTTP answers and arrays."""
