@@ -1,0 +1,236 @@
+"""The converter: segments -> spans -> SpanSink, in a process of its own.
+
+Started by the sink as `python -m otel_replay.sink.convert`. The first line on its standard input is a JSON object
+(`wal_folder`, `own`, `span_sink`, `args`, `write_bytes_max`, `payload_bytes_max`); the end of the input means that
+the sink is gone, by order or by `kill -9`: then its folder is emptied to the end. It reports in JSON lines on
+standard output.
+
+A segment is removed only after `SpanSink.write` returned for all of it, so that a crash between the two writes it
+again: the store tells duplicates by trace and span id.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, cast
+
+import orjson
+
+from ..errors import ImportFault, StoreError
+from ..originals import monotonic, sleep
+from ..span import Span, SpanSink
+from ..wire import logs, protobuf
+from .segment import LOGS, OPEN_SUFFIX, SEALED_SUFFIX, TRACES, Damage, read_segment
+from .wal import CONVERTING_NAME, LOCK_NAME, QUARANTINE_NAME, try_lock
+
+_POLL_SECONDS: Final = 0.1
+_ADOPT_SECONDS: Final = 3.0
+_RETRY_SECONDS_MAX: Final = 30.0
+_TRIES_MAX: Final = 3
+
+
+def report(event: str, **facts: object) -> None:
+    """Write one JSON line for the sink; a sink that is gone does not matter."""
+    try:
+        os.write(1, orjson.dumps({"event": event, **facts}) + b"\n")
+    except OSError:
+        return
+
+
+class Converter:
+    """Turns segments into writes. One at a time, in order, each until it is kept or set aside."""
+
+    def __init__(self, orders: dict[str, Any]) -> None:
+        self._root = Path(orders["wal_folder"])
+        self._own = self._root / orders["own"]
+        self._span_sink_name: str = orders["span_sink"]
+        self._args: list[str] = orders["args"]
+        self._write_bytes_max: int = orders["write_bytes_max"]
+        self._payload_bytes_max: int = orders["payload_bytes_max"]
+        self._sink: SpanSink | None = None
+        self.ended = threading.Event()
+
+    # The loop --------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Convert until the sink is gone and its folder is empty."""
+        adopted_at = -_ADOPT_SECONDS
+        while not self.ended.is_set():
+            busy = self._convert_folder(self._own, SEALED_SUFFIX)
+            if monotonic() - adopted_at >= _ADOPT_SECONDS:
+                adopted_at = monotonic()
+                self._adopt_orphans()
+            if not busy:
+                self.ended.wait(_POLL_SECONDS)
+        self._finish()
+
+    def _finish(self) -> None:
+        """Empty the folder of our own sink, which let go of its lock with the end of our input, or is dead."""
+        for _ in range(100):
+            if self._adopt(self._own):
+                break
+            sleep(_POLL_SECONDS)
+        if self._sink is not None:
+            self._sink.close()
+
+    def _adopt_orphans(self) -> None:
+        for folder in sorted(self._root.iterdir()):
+            if folder != self._own and folder.name != QUARANTINE_NAME and (folder / LOCK_NAME).exists():
+                self._adopt(folder)
+
+    def _adopt(self, folder: Path) -> bool:
+        """Empty and remove the folder of a sink that no longer lives; False where it lives or another is at it."""
+        try:
+            lock = try_lock(folder / LOCK_NAME)
+        except FileNotFoundError:
+            return True
+        if lock is None:
+            return False
+        try:
+            converting = try_lock(folder / CONVERTING_NAME)
+            if converting is None:
+                return False
+            try:
+                found = self._convert_folder(folder, SEALED_SUFFIX) + self._convert_folder(folder, OPEN_SUFFIX)
+                if folder != self._own:
+                    report("adopted", folder=folder.name, segments=found)
+                shutil.rmtree(folder)
+            finally:
+                os.close(converting)
+        except FileNotFoundError:
+            return True
+        finally:
+            os.close(lock)
+        return True
+
+    def _convert_folder(self, folder: Path, suffix: str) -> int:
+        paths = sorted(path for path in folder.iterdir() if path.suffix == suffix)
+        for path in paths:
+            self._convert(path)
+        return len(paths)
+
+    # One segment -----------------------------------------------------------------------------------------
+
+    def _convert(self, path: Path) -> None:
+        """Hand the spans of `path` to the SpanSink and remove the file; retry for as long as the store is down."""
+        wait_seconds = 0.5
+        tries = last_tries = 0
+        while True:
+            try:
+                self._convert_once(path)
+                return
+            except (StoreError, OSError) as fault:  # the store is down, or its disk is full: wait for it
+                last_tries += self.ended.is_set()
+                if last_tries >= _TRIES_MAX:
+                    raise  # nobody is left to wait for: the next sink on this disk finds the segment
+                report("trouble", segment=path.name, reason=str(fault), retry_seconds=wait_seconds)
+            except Exception as fault:  # noqa: BLE001  # whatever it is, the next segment must not wait for ever
+                tries += 1
+                reason = f"{type(fault).__name__}: {fault}"
+                report("trouble", segment=path.name, reason=reason, retry_seconds=wait_seconds)
+                if tries >= _TRIES_MAX:
+                    self._quarantine(path, reason)
+                    return
+            self._sink = None
+            sleep(min(wait_seconds, 0.5)) if self.ended.is_set() else self.ended.wait(wait_seconds)
+            wait_seconds = min(wait_seconds * 2, _RETRY_SECONDS_MAX)
+
+    def _convert_once(self, path: Path) -> None:
+        started = monotonic()
+        if self._sink is None:
+            self._sink = self._open_sink()
+        damage = Damage()
+        count = 0
+        for spans in self._batches(path, damage):
+            self._sink.write(spans)
+            count += len(spans)
+        size = path.stat().st_size
+        if damage.middle_bytes:
+            self._quarantine(path, f"{damage.middle_bytes} bytes between whole frames are damaged", copied=True)
+        else:
+            path.unlink()
+        report("converted", segment=path.name, spans=count, bytes=size, seconds=round(monotonic() - started, 4))
+
+    def _batches(self, path: Path, damage: Damage) -> Iterator[list[Span]]:
+        spans: list[Span] = []
+        size = 0
+        for kind, payload in read_segment(path, damage, self._payload_bytes_max):
+            spans += self._spans(kind, payload)
+            size += len(payload)
+            if size >= self._write_bytes_max:
+                yield spans
+                spans, size = [], 0
+        if spans:
+            yield spans
+
+    def _spans(self, kind: int, payload: bytes) -> list[Span]:
+        try:
+            if kind == TRACES:
+                read = protobuf.read_request(payload)
+                problems, spans = read.problems, read.items
+            elif kind == LOGS:
+                records = logs.read_logs_request(payload)
+                problems, spans = records.problems, [logs.span_from_log(record) for record in records.items]
+            else:
+                raise ImportFault(f"frame of unknown kind {kind}: written by a newer version?")
+        except ImportFault as fault:
+            # It was checked before it was acknowledged, so this is a fault of ours: keep the bytes for a look.
+            self._keep_payload(payload, str(fault))
+            return []
+        if problems:
+            self._keep_payload(payload, str(problems[0]))
+        return spans
+
+    def _open_sink(self) -> SpanSink:
+        module_name, name = self._span_sink_name.split(":")
+        made: Any = importlib.import_module(module_name)
+        for part in name.split("."):
+            made = getattr(made, part)
+        return cast(SpanSink, made(*self._args))
+
+    # Setting aside ---------------------------------------------------------------------------------------
+
+    def _quarantine(self, path: Path, reason: str, *, copied: bool = False) -> None:
+        folder = self._root / QUARANTINE_NAME
+        folder.mkdir(exist_ok=True, mode=0o700)
+        kept = folder / f"{path.parent.name}-{path.name}"
+        os.replace(path, kept)
+        report("quarantined", segment=path.name, reason=reason, path=str(kept), whole_frames_kept=copied)
+
+    def _keep_payload(self, payload: bytes, reason: str) -> None:
+        folder = self._root / QUARANTINE_NAME
+        folder.mkdir(exist_ok=True, mode=0o700)
+        kept = folder / f"{self._own.name}-{os.urandom(6).hex()}.request"
+        kept.write_bytes(payload)
+        report("quarantined", segment="", reason=reason, path=str(kept), whole_frames_kept=True)
+
+
+def main() -> None:
+    """Run the converter that standard input describes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the sink tells us when to end
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    converter = Converter(orjson.loads(sys.stdin.buffer.readline()))
+
+    def watch() -> None:
+        while sys.stdin.buffer.readline():
+            pass
+        converter.ended.set()
+
+    threading.Thread(target=watch, name="otel-replay-orders", daemon=True).start()
+    report("started", pid=os.getpid())
+    try:
+        converter.run()
+    except (StoreError, OSError) as fault:
+        report("left", reason=str(fault))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Figures of the sink itself: counted in one place, shown as Prometheus text.
+
+Source: Prometheus text exposition format 0.0.4.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Final
+
+_PREFIX: Final = "otel_replay_sink_"
+_HELP: Final = {
+    "requests_total": "Export requests, by transport, signal and answer.",
+    "accepted_total": "Spans and log records that were acknowledged.",
+    "refused_total": "Spans and log records that were refused alone, within requests that were accepted.",
+    "received_bytes_total": "Bytes of acknowledged requests, decompressed.",
+    "converted_spans_total": "Spans that the span sink has taken.",
+    "converted_segments_total": "Segments that were converted and removed.",
+    "conversion_troubles_total": "Failed tries to hand spans to the span sink.",
+    "quarantined_total": "Segments and requests that were set aside.",
+    "converter_restarts_total": "Times that the converter ended unasked and was started again.",
+    "wal_commits_total": "Groups of requests that were written and synced.",
+    "wal_commit_seconds_total": "Time spent in writing and syncing groups.",
+    "wal_failures_total": "Failed writes of the write-ahead log.",
+    "wal_backlog_bytes": "Bytes that wait for conversion.",
+    "memory_bytes": "Bytes of request bodies held now.",
+    "ready": "1 where the sink takes requests.",
+}
+_GAUGES: Final = {"wal_backlog_bytes", "memory_bytes", "ready"}
+Labels = tuple[tuple[str, str], ...]
+
+
+class Metrics:
+    """Counters by name and labels, and gauges that are asked when shown. Any thread may count."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: defaultdict[tuple[str, Labels], float] = defaultdict(float)
+        self._asked: dict[str, Callable[[], float]] = {}
+
+    def add(self, name: str, amount: float = 1, **labels: str) -> None:
+        """Add `amount` to a counter of `_HELP`."""
+        with self._lock:
+            self._counts[name, tuple(sorted(labels.items()))] += amount
+
+    def ask(self, name: str, source: Callable[[], float]) -> None:
+        """Take the value of `name` from `source` whenever it is shown."""
+        self._asked[name] = source
+
+    def total(self, name: str, **labels: str) -> float:
+        """Return the sum of `name` over all label sets that hold `labels`."""
+        if name in self._asked:
+            return self._asked[name]()
+        wanted = set(labels.items())
+        with self._lock:
+            return sum(value for (known, have), value in self._counts.items() if known == name and wanted <= set(have))
+
+    def text(self) -> bytes:
+        """Return all figures in Prometheus' text format."""
+        with self._lock:
+            counts = dict(self._counts)
+        for name, source in self._asked.items():
+            counts[name, ()] = source()
+        lines = []
+        for name, help_text in _HELP.items():
+            kind = "gauge" if name in _GAUGES else "counter"
+            lines += [f"# HELP {_PREFIX}{name} {help_text}", f"# TYPE {_PREFIX}{name} {kind}"]
+            found = sorted((labels, value) for (known, labels), value in counts.items() if known == name)
+            for labels, value in found or [((), 0.0)]:
+                shown = ",".join(f'{key}="{text}"' for key, text in labels)
+                lines.append(f"{_PREFIX}{name}{{{shown}}} {value:.17g}" if shown else f"{_PREFIX}{name} {value:.17g}")
+        return ("\n".join(lines) + "\n").encode()
