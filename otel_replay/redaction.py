@@ -1,0 +1,369 @@
+"""Secrets leave before anything is hashed, written or compared. On by default, the same in record, import and replay.
+
+The encoded bytes only detect: one scan in linear time says that nothing is there, and the very same payload comes
+back. On a hit the tree is redacted (redaction_tree.py) and written back as orjson writes it. A placeholder reads
+`[redacted:openai-key#1]`: the rule, and the number of the secret by first occurrence within one crossing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Generic, TypeVar
+
+import orjson
+import re2
+
+from otel_replay import redaction_chunks as _chunks
+from otel_replay import redaction_rules as _rules
+from otel_replay.envelope import Envelope, Outcome, Payload, Redaction
+from otel_replay.errors import UsageError
+from otel_replay.paths import Path, PathRule, show
+from otel_replay.redaction_text import PLACEHOLDER, Pattern
+from otel_replay.redaction_tree import Function, Known, Masker, RuleSet, Scope
+
+__all__ = ["PLACEHOLDER", "Known", "Redacted", "Redactor", "Scope", "current", "find_placeholders", "use"]
+
+T = TypeVar("T")
+_MADE: Final = object()
+_UNANCHORED: Final = re2._re2.RE2.Anchor.UNANCHORED
+_MISS: Final = (-1, -1)
+
+
+class Redacted(Generic[T]):
+    """A value that went through a Redactor. Only a Redactor makes one: nothing unredacted can be hashed or sent."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T, made: object = None) -> None:
+        if made is not _MADE:
+            raise TypeError("only a Redactor makes a Redacted value: call redactor.redact(payload)")
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"Redacted({self.value!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Redacted) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash(("redacted", self.value))
+
+
+class Redactor:
+    """The rules in force. Immutable: `with_rule` gives a new one. Own rules add to the built-in ones."""
+
+    __slots__ = ("_detector", "_match", "_rules", "enabled")
+
+    def __init__(self, rules: RuleSet | None = None, *, enabled: bool = True) -> None:
+        self.enabled = enabled
+        self._rules = rules or RuleSet()
+        more = [pattern.regex.pattern.decode() for pattern in self._rules.patterns]
+        more += [rule for path in self._rules.paths if (rule := _path_scan(path))]
+        self._detector = _rules.detector(tuple(more), defaults=self._rules.defaults)
+        self._match = self._detector._regexp.Match
+
+    # Making one ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def default(cls) -> Redactor:
+        """Return the redactor with the built-in rules."""
+        return cls()
+
+    @classmethod
+    def from_project(cls, table: Mapping[str, object]) -> Redactor:
+        """Return the redactor of `[tool.otel_replay.redaction]`.
+
+        Keys: `enabled` (bool), `paths` (list of paths), `patterns` (table of name = regex), `keep` (paths or regexes
+        that are never redacted), `functions` (list of "module:name", modules that the program has imported).
+        Raises UsageError that names the bad rule.
+        """
+        unknown = set(table) - {"enabled", "paths", "patterns", "keep", "functions", "defaults"}
+        if unknown:
+            raise UsageError(f"[tool.otel_replay.redaction] has no key {sorted(unknown)[0]!r}")
+        made = cls(enabled=_typed(table, "enabled", bool, True))
+        for path in _typed(table, "paths", list, []):
+            made = made.with_rule(path=path)
+        for name, pattern in _typed(table, "patterns", dict, {}).items():
+            made = made.with_rule(pattern=pattern, name=name)
+        for keep in _typed(table, "keep", list, []):
+            made = made.keeping(keep)
+        for spec in _typed(table, "functions", list, []):
+            made = made.with_rule(function=_imported(spec), name=str(spec).partition(":")[2])
+        return made
+
+    def with_rule(
+        self, *, path: str | None = None, pattern: str | None = None, function: Function | None = None, name: str = ""
+    ) -> Redactor:
+        """Return a redactor with one rule more: of `path`, `pattern` (RE2; group 1, if any, is the secret), `function`.
+
+        A function is called with the path and value of each leaf. It returns None to leave it, True to put a
+        placeholder, or the value to put there. Raises UsageError where not exactly one is given or it is malformed.
+        """
+        if sum(part is not None for part in (path, pattern, function)) != 1:
+            raise UsageError("a redaction rule is one of path=, pattern= or function=")
+        rules = self._copied()
+        if path is not None:
+            rules.paths = (*rules.paths, PathRule(_text(path, "path")))
+        elif pattern is not None:
+            regex = _regex(_text(pattern, "pattern"), name)
+            rules.patterns = (*rules.patterns, Pattern(_rules.rule_name(name or "pattern"), regex, min(regex.groups, 1)))
+        elif function is not None:
+            if not callable(function):
+                raise UsageError(f"the redaction function {function!r} cannot be called")
+            label = _rules.rule_name(name or getattr(function, "__name__", "function"))
+            rules.functions = (*rules.functions, (label, function))
+        return Redactor(rules, enabled=self.enabled)
+
+    def keeping(self, rule: str) -> Redactor:
+        """Return a redactor that never redacts what stands at the path `rule`, or secrets that the regex matches."""
+        rules = self._copied()
+        if _text(rule, "keep").startswith("$"):
+            rules.keep_paths = (*rules.keep_paths, PathRule(rule))
+        else:
+            rules.keep_patterns = (*rules.keep_patterns, _regex(rule, "keep"))
+        return Redactor(rules, enabled=self.enabled)
+
+    def _copied(self) -> RuleSet:
+        rules = RuleSet()
+        for slot in RuleSet.__slots__:
+            setattr(rules, slot, getattr(self._rules, slot))
+        return rules
+
+    # Using it ------------------------------------------------------------------------------------------------
+
+    def scope(self, known: Known | None = None) -> Scope:
+        """Return the numbering of one crossing. Hand the same `Known` to all crossings of a run."""
+        return Scope(known)
+
+    def redact(
+        self, payload: Payload, scope: Scope | None = None, root: str = "$"
+    ) -> tuple[Redacted[Payload], tuple[Redaction, ...]]:
+        """Return the payload redacted, and what was found. Where nothing was found it is the same object."""
+        if not self.enabled:
+            return Redacted(payload, _MADE), ()
+        if not self._suspicious(payload, scope):
+            return Redacted(payload, _MADE), ()
+        masker = self._masker(scope, root)
+        return Redacted(self._payload(payload, masker), _MADE), tuple(masker.hits)
+
+    def redact_text(self, text: str, scope: Scope | None = None, root: str = "$") -> tuple[str, tuple[Redaction, ...]]:
+        """Return a plain text (a span name, exception text, a header, a URL) redacted in place."""
+        if not self.enabled or not self._dirty(text.encode("utf-8", "surrogatepass"), scope):
+            return text, ()
+        masker = self._masker(scope, root)
+        masker.scope.reserve(text)
+        return self._stable(lambda value: masker.text(value), text, masker), tuple(masker.hits)
+
+    def redact_many(
+        self, payloads: Iterable[Payload], scope: Scope | None = None
+    ) -> tuple[tuple[Redacted[Payload], ...], tuple[Redaction, ...]]:
+        """Redact the parts of one crossing, request first, with one numbering."""
+        parts = tuple(payloads)
+        scope = scope or Scope()
+        for part in parts:
+            scope.reserve(part.text)
+        done = [self.redact(part, scope) for part in parts]
+        return tuple(part for part, _ in done), tuple(hit for _, hits in done for hit in hits)
+
+    def redact_chunks(self, pieces: Sequence[str], scope: Scope | None = None) -> tuple[list[str], tuple[Redaction, ...]]:
+        """Redact a text that came in pieces. They are joined first, so that a split secret goes whole.
+
+        As many pieces come back; a piece that holds no part of a secret comes back as it was. The placeholder stands
+        in the piece where the secret began.
+        """
+        joined = "".join(pieces).encode("utf-8", "surrogatepass")
+        if not self.enabled or not self._dirty(joined, scope):
+            return list(pieces), ()
+        masker = self._masker(scope, "$")
+        masker.scope.reserve("".join(pieces))
+        return _chunks.redact_pieces(pieces, masker), tuple(masker.hits)
+
+    def redact_stream(
+        self, payloads: Sequence[Payload], scope: Scope | None = None, root: str = "chunk"
+    ) -> tuple[tuple[Redacted[Payload], ...], tuple[Redaction, ...]]:
+        """Redact the chunks of one stream: texts that grow from chunk to chunk are joined across them first."""
+        if not self.enabled:
+            return tuple(Redacted(payload, _MADE) for payload in payloads), ()
+        scope = scope or Scope()
+        for payload in payloads:
+            scope.reserve(payload.text)
+        hits: list[Redaction] = []
+        trees = _chunks.split_secrets(payloads, lambda text: self._dirty(text, scope), self._masker(scope, root), hits)
+        out = []
+        for index, payload in enumerate(payloads):
+            if index in trees:
+                payload = dataclasses.replace(payload, text=orjson.dumps(trees[index]).decode())
+            redacted, found = self.redact(payload, scope, f"{root}[{index}]")
+            out.append(redacted)
+            hits += found
+        return tuple(out), tuple(hits)
+
+    def redact_outcome(self, outcome: Outcome, scope: Scope | None = None) -> tuple[Outcome, tuple[Redaction, ...]]:
+        """Redact what came of a crossing: its value, its chunks, and what was sent into the stream."""
+        scope = scope or Scope()
+        chunks, hits = self.redact_stream([chunk.value for chunk in outcome.chunks], scope)
+        value, more = self.redact(outcome.value, scope, "outcome")
+        found = [*hits, *more]
+        made = []
+        for index, (chunk, redacted) in enumerate(zip(outcome.chunks, chunks, strict=True)):
+            sent = chunk.sent
+            if sent is not None:
+                wrapped, inside = self.redact(sent, scope, f"sent[{index}]")
+                sent, found = wrapped.value, [*found, *inside]
+            made.append(dataclasses.replace(chunk, value=redacted.value, sent=sent))
+        end, inside = self.redact_text(outcome.end, scope, "end") if outcome.end else ("", ())
+        if not found and not inside:
+            return outcome, ()
+        return dataclasses.replace(outcome, value=value.value, chunks=tuple(made), end=end), (*found, *inside)
+
+    def redact_envelope(self, envelope: Envelope, known: Known | None = None) -> Envelope:
+        """Return the envelope with every part redacted under one numbering; the same object where nothing was found."""
+        scope = Scope(known)
+        parts = [envelope.request, envelope.outcome.value, *(chunk.value for chunk in envelope.outcome.chunks)]
+        for part in parts:
+            scope.reserve(part.text)
+        request, hits = self.redact(envelope.request, scope, "request")
+        outcome, more = self.redact_outcome(envelope.outcome, scope)
+        found = [*hits, *more]
+        changed = envelope.changed
+        if changed is not None:
+            wrapped, inside = self.redact(changed, scope, "changed")
+            changed, found = wrapped.value, [*found, *inside]
+        texts = []
+        for label, text in (("run_name", envelope.run_name), *(("note", note) for note in envelope.notes)):
+            clean, inside = self.redact_text(text, scope, label)
+            texts.append(clean)
+            found += inside
+        if not found:
+            return envelope
+        grade = "exact, redacted" if envelope.grade == "exact" else envelope.grade
+        return dataclasses.replace(
+            envelope, request=request.value, outcome=outcome, changed=changed, run_name=texts[0], notes=tuple(texts[1:]),
+            redactions=(*envelope.redactions, *found), grade=grade,
+        )  # fmt: skip
+
+    # Inside --------------------------------------------------------------------------------------------------
+
+    def _masker(self, scope: Scope | None, root: str) -> Masker:
+        return Masker(self._rules, scope or Scope(), root)
+
+    def _dirty(self, raw: bytes, scope: Scope | None) -> bool:
+        if self._rules.functions or self._match(_UNANCHORED, raw, 0, len(raw))[0] != _MISS:
+            return True
+        known = scope.known.regex if scope is not None else None
+        return known is not None and known.search(raw) is not None
+
+    def _suspicious(self, payload: Payload, scope: Scope | None) -> bool:
+        try:
+            raw = payload.text.encode()
+        except UnicodeEncodeError:
+            return True
+        if self._dirty(raw, scope) or payload.reason:
+            return True
+        return payload.encoding == "typed-json" and b'"base64":"' in raw
+
+    def _payload(self, payload: Payload, masker: Masker) -> Payload:
+        masker.scope.reserve(payload.text)
+        reason = masker.text(payload.reason) if payload.reason else ""
+        tree = payload.tree()
+        before = len(masker.hits)
+        tree = self._stable(lambda value: masker.node(value, ()), tree, masker)
+        if len(masker.hits) == before:
+            return payload if reason == payload.reason else dataclasses.replace(payload, reason=reason)
+        return Payload(payload.encoding, orjson.dumps(tree).decode(), reason)
+
+    @staticmethod
+    def _stable(step: Callable[[Any], Any], value: Any, masker: Masker) -> Any:
+        """Repeat while the walk teaches new secrets: one seen late may stand bare earlier."""
+        for _ in range(4):
+            taught, hits = masker.scope.known.regex, len(masker.hits)
+            value = step(value)
+            if masker.scope.known.regex is taught or len(masker.hits) == hits:
+                return value
+        return value
+
+
+def find_placeholders(tree: object, path: Path = ()) -> list[tuple[str, str]]:
+    """Return (path, placeholder) for each placeholder in a JSON tree, keys included, in order."""
+    if isinstance(tree, str):
+        return [(show(path), found.group()) for found in PLACEHOLDER.finditer(tree)]
+    out: list[tuple[str, str]] = []
+    if isinstance(tree, list):
+        for index, item in enumerate(tree):
+            out += find_placeholders(item, (*path, index))
+    elif isinstance(tree, dict):
+        transparent = "$" in tree
+        for key, item in tree.items():
+            out += [(show((*path, key)), found.group()) for found in PLACEHOLDER.finditer(key)]
+            out += find_placeholders(item, path if transparent and key in ("v", "text") else (*path, key))
+    return out
+
+
+def _path_scan(rule: PathRule) -> str:
+    """Return what must stand in the bytes for a path rule to apply: its last name as a key; "" where it has none."""
+    names = [step for step in rule.steps if isinstance(step, str)]
+    return rf"\"{re2.escape(names[-1])}\\*\"" if names else "."
+
+
+def _regex(pattern: str, name: str) -> re2._Regexp:
+    try:
+        regex = _rules.compiled(pattern)
+    except re2.error as error:
+        raise UsageError(f"the redaction pattern {name or pattern!r} is no regular expression of RE2: {error}") from error
+    if regex.match(b"") is not None:
+        raise UsageError(f"the redaction pattern {name or pattern!r} matches the empty text, so it would hit everywhere")
+    return regex
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"a redaction {what} is a text, not {value!r}")
+    return value
+
+
+def _typed(table: Mapping[str, object], key: str, kind: type, default: Any) -> Any:
+    value = table.get(key, default)
+    if not isinstance(value, kind):
+        raise UsageError(f"[tool.otel_replay.redaction] {key} must be a {kind.__name__}, not {value!r}")
+    return value
+
+
+def _imported(spec: object) -> Function:
+    module, _, name = str(spec).partition(":")
+    found = getattr(sys.modules.get(module), name, None) if name else None
+    if not callable(found):
+        raise UsageError(
+            f"the redaction function {spec!r} was not found among the imported modules; "
+            "import its module before the recording begins, and write it as 'package.module:function'"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+_current: Redactor | None = None
+
+
+def current() -> Redactor:
+    """Return the redactor of this process: the one set by `use`, else the built-in rules."""
+    global _current
+    if _current is None:
+        _current = Redactor.default()
+    return _current
+
+
+@contextmanager
+def _restoring(before: Redactor | None) -> Iterator[Redactor]:
+    try:
+        yield current()
+    finally:
+        global _current
+        _current = before
+
+
+def use(redactor: Redactor) -> Any:
+    """Make `redactor` the one of this process. As a context manager it gives the former one back at the end."""
+    global _current
+    before, _current = _current, redactor
+    return _restoring(before)

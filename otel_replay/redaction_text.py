@@ -1,0 +1,202 @@
+"""Find secrets in one text and say which bytes go: an edit is (start, end, replacement) over the UTF-8 bytes.
+
+Everything outside the edits stays byte for byte. The order decides where forms overlap: private keys, then JWT
+signatures, vendor tokens, own patterns, the forms of running text, header lines, and values known from before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol
+
+import re2
+
+from otel_replay import redaction_rules as rules
+
+PLACEHOLDER: Final = re.compile(r"\[redacted:([a-z0-9][a-z0-9-]*)#(\d+)\]")
+_PLACEHOLDER_BYTES: Final = re.compile(PLACEHOLDER.pattern.encode())
+
+Edit = tuple[int, int, bytes]
+
+
+class Hit(NamedTuple):
+    start: int
+    end: int
+    rule: str
+
+
+class Pattern(NamedTuple):
+    """A compiled form: `group` is the part that is secret."""
+
+    rule: str
+    regex: re2._Regexp
+    group: int
+    check: object = None
+
+
+class Numbers(Protocol):
+    """What gives out placeholders: the same for the same secret."""
+
+    def placeholder(self, rule: str, secret: str) -> str: ...
+
+
+_TOKEN_UNION: Final = rules.compiled(
+    f"{rules.LEFT}(" + "|".join(f"{token.prefix}{token.tail}{{{token.least},}}" for token in rules.TOKENS) + ")"
+)
+_TOKENS: Final = tuple((rules.compiled(f"{t.prefix}{t.tail}{{{t.least},}}"), t) for t in rules.TOKENS)
+_TEXT_PATTERNS: Final = tuple(Pattern(r.rule, rules.compiled(r.pattern), 1, r.check) for r in rules.TEXT_RULES)
+_HEADER_LINE: Final = rules.compiled(rules.HEADER_TEXT)
+_KEY_BEGIN: Final = re.compile(rules.PRIVATE_KEY_BEGIN.encode())
+_KEY_END: Final = re.compile(rules.PRIVATE_KEY_BEGIN.replace("BEGIN", "END").encode())
+_KEY_CHARS: Final = re.compile(rb"""[A-Za-z0-9+/=\s\\:,\-|>.@"'#()\[\]<]*""")
+_KEY_WORD: Final = re.compile(rb"[A-Za-z0-9+/=]{16,}")
+_KEY_GAP: Final = re.compile(
+    rb"""(?:\s|\\+[nrt]|["',+|>#]|(?<![^\s])\d{1,6}[\t :|.)]|(?:Proc-Type|DEK-Info|Version|Comment|Hash): ?[^\r\n\\]*)*"""
+)
+_KEY_TOKEN: Final = re.compile(rb"[A-Za-z0-9+/=]+")
+KEY_BYTES_MAX: Final = 64 * 1024
+
+
+def private_keys(text: bytes) -> Iterator[Hit]:
+    """Yield each private key with its markers. Where the END is missing, the lines that can be key lines are its body."""
+    at = 0
+    while (begin := _KEY_BEGIN.search(text, at)) is not None:
+        end = _end_of_key(text, begin)
+        if end > begin.end():
+            yield Hit(begin.start(), end, "private-key")
+        at = max(end, begin.end())
+
+
+def _end_of_key(text: bytes, begin: re.Match[bytes]) -> int:
+    marker = _KEY_END.search(text, begin.end(), begin.end() + KEY_BYTES_MAX)
+    if marker is not None:
+        between = text[begin.end() : marker.start()]
+        if _KEY_CHARS.fullmatch(between) and _KEY_WORD.search(between):
+            return marker.end()
+    at, full_line = begin.end(), False
+    while True:
+        gap = _KEY_GAP.match(text, at)
+        start = gap.end() if gap else at
+        word = _KEY_TOKEN.match(text, start)
+        if word is None:
+            return at
+        length = word.end() - start
+        last_line = full_line and (length >= 16 or word.group().endswith(b"=") or re.search(rb"[0-9+/]", word.group()))
+        if length < 40 and not last_line:
+            return at
+        if length < 16 and not full_line:
+            return at
+        full_line = length >= 40
+        at = word.end()
+
+
+def tokens(text: bytes) -> Iterator[Hit]:
+    """Yield each vendor token."""
+    for found in _TOKEN_UNION.finditer(text):
+        start, end = found.span(1)
+        word = text[start:end]
+        for regex, token in _TOKENS:
+            if regex.fullmatch(word) and (token.check is None or token.check(word.decode())):
+                yield Hit(start, end, token.rule)
+                break
+
+
+def matches(pattern: Pattern, text: bytes) -> Iterator[Hit]:
+    """Yield where `pattern` finds a secret that its check accepts."""
+    for found in pattern.regex.finditer(text):
+        start, end = found.span(pattern.group)
+        if start < end and (pattern.check is None or pattern.check(text[start:end].decode("utf-8", "replace"))):  # type: ignore[operator]
+            yield Hit(start, end, pattern.rule)
+
+
+def header_lines(text: bytes) -> Iterator[Hit]:
+    """Yield the secret parts of `Name: value` lines whose name is a header that carries secrets."""
+    for found in _HEADER_LINE.finditer(text):
+        name = found.group(1).decode().lower()
+        start, end = found.span(2)
+        value = text[start:end]
+        for hit in header_value(name, value):
+            part = value[hit.start : hit.end].decode("utf-8", "replace")
+            alone = found.start() == 0 or text[found.start() : found.start() + 1] in b"\r\n" or text[found.start() - 1] in b"\r\n"
+            if (alone and rules.is_word(part)) or rules.looks_random(part):
+                yield Hit(start + hit.start, start + hit.end, hit.rule)
+
+
+_COOKIE: Final = re.compile(rb"\s*([^=;\s]+)\s*=\s*([^;]*[^;\s])|\s*([^;\s]+)")
+_SCHEME: Final = re.compile(rb"\s*([A-Za-z][A-Za-z0-9-]*)\s+(\S.*?)\s*", re.DOTALL)
+
+
+def header_value(name: str, value: bytes) -> list[Hit]:
+    """Return what is secret in the value of the header `name`: cookie values, credentials after their scheme, or all."""
+    rule = rules.rule_name(name)
+    if name in rules.COOKIE_HEADERS:
+        return list(_cookies(value))
+    scheme = _SCHEME.fullmatch(value) if "authorization" in name else None
+    start, end = scheme.span(2) if scheme else (len(value) - len(value.lstrip()), len(value.rstrip()))
+    text = value[start:end].decode("utf-8", "replace")
+    if start >= end or not rules.is_value(text) or rules.is_prose(text):
+        return []
+    return [Hit(start, end, rule)]
+
+
+def _cookies(value: bytes) -> Iterator[Hit]:
+    for found in _COOKIE.finditer(value):
+        name, text = found.group(1), found.group(2) or found.group(3)
+        attribute = (name or text).decode("utf-8", "replace").lower()
+        if attribute in rules.COOKIE_ATTRIBUTES or _PLACEHOLDER_BYTES.search(text):
+            continue
+        if name or rules.looks_random(text.decode("utf-8", "replace")):
+            yield Hit(*found.span(2 if name else 3), "cookie")
+
+
+def choose(text: bytes, groups: Iterator[Hit]) -> list[Hit]:
+    """Return the hits that stand, in text order: the first in rank keeps its place, unless a later one holds it whole.
+
+    Nothing touches a placeholder, and a JWT keeps its header and claims whatever else would take the whole of it.
+    """
+    held: list[Hit] = [Hit(m.start(), m.end(), "") for m in _PLACEHOLDER_BYTES.finditer(text)]
+    for hit in groups:
+        over = [other for other in held if other.start < hit.end and hit.start < other.end]
+        if any(not other.rule or other.rule in ("jwt-signature", "private-key") for other in over):
+            continue
+        if all(hit.start <= other.start and other.end <= hit.end for other in over):
+            held = [other for other in held if other not in over]
+            held.append(hit)
+    return sorted(hit for hit in held if hit.rule)
+
+
+def find(
+    text: bytes, own: tuple[Pattern, ...] = (), known: re2._Regexp | None = None, defaults: bool = True
+) -> list[Hit]:
+    """Return every secret of a plain text, in order and without overlaps."""
+
+    def ranked() -> Iterator[Hit]:
+        if not defaults:
+            yield from (hit for pattern in own for hit in matches(pattern, text))
+            return
+        if b"PRIVATE KEY" in text:
+            yield from private_keys(text)
+        yield from (hit for pattern in _TEXT_PATTERNS if pattern.rule == "jwt-signature" for hit in matches(pattern, text))
+        yield from tokens(text)
+        for pattern in own:
+            yield from matches(pattern, text)
+        for pattern in _TEXT_PATTERNS:
+            if pattern.rule != "jwt-signature":
+                yield from matches(pattern, text)
+        yield from header_lines(text)
+        if known is not None:
+            for found in known.finditer(text):
+                yield Hit(*found.span(1), "known")
+
+    return choose(text, ranked())
+
+
+def apply(text: bytes, edits: list[Edit]) -> bytes:
+    """Return `text` with the edits made; they are in order and do not overlap."""
+    out, at = [], 0
+    for start, end, new in edits:
+        out += (text[at:start], new)
+        at = end
+    out.append(text[at:])
+    return b"".join(out)

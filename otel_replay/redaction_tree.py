@@ -1,0 +1,423 @@
+"""Redact the tree of a payload: leaves under secret names, header pairs, JSON text inside strings, text anywhere.
+
+Tags of typed JSON stay valid: class names and structural tags are never touched, bytes are looked into.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import re2
+
+from otel_replay import redaction_rules as rules
+from otel_replay import redaction_text as texts
+from otel_replay.envelope import Redaction
+from otel_replay.paths import Path, PathRule, show
+
+Tree: TypeAlias = Any
+Function: TypeAlias = "Callable[[str, object], object]"
+
+OPAQUE_TAGS: Final = frozenset("enum flag class generic union typevar lost function module constant".split())
+"""Tags that name things of the program; nothing in them is a value of the user's."""
+TEXT_TAGS: Final = frozenset("str bytes bytearray memoryview path pattern".split())
+TRANSPARENT: Final = frozenset("v state extra private members".split())
+"""Members of a tag that add no step to a path."""
+_BOOKKEEPING: Final = frozenset(("$", "t", "set", "factory", "of"))
+_KNOWN_CHARS: Final = re.compile(r"[!#-\[\]-~]{8,200}")
+KNOWN_MAX: Final = 256
+
+
+class Known:
+    """Secrets that a run has shown so far, so that one seen under `password` is also found where it stands bare.
+
+    Only long random-looking values are kept, in memory only. A secret is learnt before control returns to the agent,
+    so whatever is made from it comes later, in record and replay alike.
+    """
+
+    __slots__ = ("_rules", "regex")
+
+    def __init__(self) -> None:
+        self._rules: dict[str, str] = {}
+        self.regex: re2._Regexp | None = None
+
+    def learn(self, rule: str, secret: str) -> None:
+        """Remember `secret` if it is long and random enough to be told from a word."""
+        if secret in self._rules or len(self._rules) >= KNOWN_MAX:
+            return
+        if rules.looks_random(secret) and _KNOWN_CHARS.fullmatch(secret) and not texts.PLACEHOLDER.search(secret):
+            self._rules = {**self._rules, secret: rule}
+            longest_first = sorted(self._rules, key=len, reverse=True)
+            self.regex = rules.compiled(rf"\b({'|'.join(map(re.escape, longest_first))})\b")
+
+    def rule(self, secret: str) -> str:
+        return self._rules.get(secret, "known")
+
+
+class Scope:
+    """One crossing: gives the same secret the same placeholder, numbered by first occurrence."""
+
+    __slots__ = ("_by_secret", "_next", "_taken", "known")
+
+    def __init__(self, known: Known | None = None) -> None:
+        self._by_secret: dict[str, str] = {}
+        self._taken: set[int] = set()
+        self._next = 1
+        self.known = known if known is not None else Known()
+
+    def reserve(self, text: str) -> None:
+        """Leave the numbers of placeholders that stand in `text` already to them."""
+        if "[redacted:" in text:
+            self._taken.update(int(found.group(2)) for found in texts.PLACEHOLDER.finditer(text))
+
+    def placeholder(self, rule: str, secret: str) -> str:
+        """Return the placeholder of `secret`. Its number counts secrets and tells nothing of the value."""
+        found = self._by_secret.get(secret)
+        if found is None:
+            while self._next in self._taken:
+                self._next += 1
+            found = self._by_secret[secret] = f"[redacted:{rule}#{self._next}]"
+            self._next += 1
+            self.known.learn(rule, secret)
+        return found
+
+
+class RuleSet:
+    """The rules of one redactor beyond the built-in ones, compiled."""
+
+    __slots__ = ("defaults", "functions", "keep_paths", "keep_patterns", "paths", "patterns")
+
+    def __init__(self) -> None:
+        self.defaults = True
+        self.paths: tuple[PathRule, ...] = ()
+        self.patterns: tuple[texts.Pattern, ...] = ()
+        self.functions: tuple[tuple[str, Function], ...] = ()
+        self.keep_paths: tuple[PathRule, ...] = ()
+        self.keep_patterns: tuple[re2._Regexp, ...] = ()
+
+
+class Masker:
+    """One walk over one tree. `hits` lists what was redacted, by logical path."""
+
+    __slots__ = ("hits", "own", "root", "scope")
+
+    def __init__(self, own: RuleSet, scope: Scope, root: str = "$") -> None:
+        self.own = own
+        self.scope = scope
+        self.root = root
+        self.hits: list[Redaction] = []
+
+    # Nodes ---------------------------------------------------------------------------------------------------
+
+    def node(self, tree: Tree, path: Path, name: str = "") -> Tree:
+        """Return `tree` redacted; containers are changed in place. `name` is the key or header it stands under."""
+        if type(tree) is dict:
+            return self._tag(tree, path, name) if "$" in tree else self._object(tree, path, name)
+        if type(tree) is list:
+            return self._list(tree, path, name)
+        return self._leaf(tree, path, name)
+
+    def _object(self, tree: dict[str, Tree], path: Path, name: str) -> Tree:
+        label = next((tree[key] for key in ("name", "key") if isinstance(tree.get(key), str)), "")
+        under = name if name.startswith("\0") else ""
+        for key, item in tree.items():
+            step = key.rstrip(_AGAIN)
+            inner = under or (label if step == "value" and label else step)
+            tree[key] = self.node(item, (*path, step), inner)
+        return tree
+
+    def _tag(self, tree: dict[str, Tree], path: Path, name: str) -> Tree:
+        tag = tree["$"]
+        if tag in OPAQUE_TAGS:
+            return tree
+        if tag == "dict" and isinstance(tree.get("v"), list):
+            for pair in tree["v"]:
+                if isinstance(pair, list) and len(pair) == 2:
+                    key = _text_of(pair[0])
+                    pair[1] = self.node(pair[1], (*path, key), key)
+            return tree
+        if isinstance(tree.get("base64"), str):
+            return self._bytes(tree, path, name)
+        if tag in ("int", "float", "decimal", "uuid") and self._whole(path, name, str(tree.get("v"))):
+            return self._mask(str(tree.get("v")), path, rules.rule_name(name))
+        for key, item in tree.items():
+            if key not in _BOOKKEEPING and (tag in TEXT_TAGS or not isinstance(item, str) or key not in TRANSPARENT):
+                plain = key in TRANSPARENT or (key == "text" and tag in TEXT_TAGS)
+                tree[key] = self.node(item, path if plain else (*path, key), name if plain else key)
+        return tree
+
+    def _list(self, tree: list[Tree], path: Path, name: str) -> Tree:
+        pairs = _pairs(tree)
+        key_open = False
+        for index, item in enumerate(tree):
+            here = (*path, index)
+            if pairs is not None:
+                pair = pairs[index]
+                key = _text_of(pair[0])
+                pair[1] = self.node(pair[1], (*here, 1), key if key.lower() in rules.HEADER_NAMES else name)
+            elif isinstance(item, str) and (key_open or texts._KEY_BEGIN.search(item.encode("utf-8", "replace"))):
+                key_open = self._key_line(tree, index, here, key_open)
+            else:
+                tree[index] = self.node(item, here, name)
+        return tree
+
+    def _key_line(self, tree: list[Tree], index: int, path: Path, inside: bool) -> bool:
+        """Redact one line of a private key that is kept as a list of lines; return whether the key goes on."""
+        raw = tree[index].encode("utf-8", "replace")
+        begins = bool(texts._KEY_BEGIN.search(raw))
+        ends = bool(texts._KEY_END.search(raw))
+        if not inside or begins:
+            tree[index] = self.node(tree[index], path)
+            return begins and not ends
+        if ends or re.fullmatch(rb"\s*[A-Za-z0-9+/=]+\s*", raw):
+            tree[index] = self._mask(tree[index], path, "private-key")
+            return not ends
+        tree[index] = self.node(tree[index], path)
+        return not raw.strip() or b": " in raw
+
+    # Leaves --------------------------------------------------------------------------------------------------
+
+    def _leaf(self, value: Tree, path: Path, name: str) -> Tree:
+        if value is None or isinstance(value, bool) or any(rule.matches(path) for rule in self.own.keep_paths):
+            return value
+        for rule in self.own.paths:
+            if any(rule.matches(path[:length]) for length in range(1, len(path) + 1)):
+                return self._mask(value, path, "path")
+        for label, function in self.own.functions:
+            made = function(show(path), value)
+            if made is not None and made != value:
+                if made is True:
+                    return self._mask(value, path, label)
+                self.hits.append(Redaction(label, self._show(path), len(str(value))))
+                return made
+        if isinstance(value, str):
+            return self.text(value, path, name)
+        if self.own.defaults and self._whole(path, name, value):
+            return self._mask(value, path, rules.rule_name(name))
+        return value
+
+    def _show(self, path: Path) -> str:
+        return self.root + show(path)[1:]
+
+    def _whole(self, path: Path, name: str, value: object) -> bool:
+        """True where a number stands under a secret name and is long enough to be one."""
+        return bool(name) and rules.is_secret_name(name) and len(str(value)) >= 4
+
+    def _mask(self, value: object, path: Path, rule: str) -> Tree:
+        text = value if isinstance(value, str) else json.dumps(value)
+        if texts.PLACEHOLDER.fullmatch(text) or not text or self._kept(text):
+            return value
+        self.hits.append(Redaction(rule, self._show(path), len(text)))
+        return self.scope.placeholder(rule, text)
+
+    def _kept(self, secret: str) -> bool:
+        return any(regex.search(secret.encode("utf-8", "replace")) for regex in self.own.keep_patterns)
+
+    def text(self, value: str, path: Path = (), name: str = "") -> str:
+        """Return a text redacted, until nothing more is found."""
+        raw = value.encode("utf-8", "surrogatepass")
+        for _ in range(4):
+            edits = self.edits(raw, path, name)
+            if not edits:
+                break
+            raw = texts.apply(raw, edits)
+        return raw.decode("utf-8", "surrogatepass")
+
+    def edits(self, raw: bytes, path: Path = (), name: str = "") -> list[texts.Edit]:
+        """Return what has to change in one text: inside where it is JSON, or lines of it are, else as it stands."""
+        if raw.lstrip()[:1] in (b"{", b"[", b'"'):
+            inside = self._json(raw, path)
+            if inside is not None:
+                return inside
+        if b"\n" in raw and (lines := _JSON_LINE.search(raw)):
+            del lines
+            return self._lines(raw, path, name)
+        return self._plain(raw, path, name)
+
+    def _plain(self, raw: bytes, path: Path, name: str) -> list[texts.Edit]:
+        hits: list[texts.Hit] = []
+        if self.own.defaults and name:
+            hits = [h for h in _named(name, raw) if not texts.PLACEHOLDER.search(raw[h.start : h.end].decode("utf-8", "replace"))]
+            signatures = [h for h in texts.find(raw) if h.rule == "jwt-signature"]
+            if signatures:
+                hits = signatures
+        if not hits:
+            hits = texts.find(raw, self.own.patterns, self.scope.known.regex, self.own.defaults)
+        edits = []
+        for hit in hits:
+            secret = raw[hit.start : hit.end].decode("utf-8", "surrogatepass")
+            if self._kept(secret):
+                continue
+            rule = self.scope.known.rule(secret) if hit.rule == "known" else hit.rule
+            self.hits.append(Redaction(rule, self._show(path), len(secret)))
+            edits.append((hit.start, hit.end, self.scope.placeholder(rule, secret).encode()))
+        return edits
+
+    def _lines(self, raw: bytes, path: Path, name: str) -> list[texts.Edit]:
+        """JSON Lines and server-sent events: the JSON of a line is redacted as JSON, what is between as text."""
+        edits: list[texts.Edit] = []
+        at = 0
+        for found in _JSON_LINE.finditer(raw):
+            start, end = found.span(1)
+            inside = self._json(raw[start:end], path)
+            if inside is None:
+                continue
+            edits += _shift(self._plain(raw[at:start], path, name), at)
+            edits += _shift(inside, start)
+            at = end
+        return edits + _shift(self._plain(raw[at:], path, name), at)
+
+    def _json(self, raw: bytes, path: Path) -> list[texts.Edit] | None:
+        """Return the edits inside JSON text, its spelling kept; None where it is no JSON object, list or string."""
+        try:
+            old, new = _parse(raw), _parse(raw)
+            if not isinstance(old, (dict, list, str)):
+                return None
+            new = self.node(new, path)
+            if new == old:
+                return []
+            return Splice(raw).edits(old, new)
+        except (ValueError, RecursionError):
+            return None
+
+    def _bytes(self, tree: dict[str, Tree], path: Path, name: str) -> Tree:
+        try:
+            raw = base64.b64decode(tree["base64"], validate=True)
+        except (binascii.Error, ValueError):
+            return tree
+        if name and rules.is_secret_name(name):
+            return {"$": tree["$"], "text": self._mask(tree["base64"], path, rules.rule_name(name))}
+        # Not UTF-8 as a whole, but what is secret in it is ASCII: edits of the bytes leave the rest alone.
+        edits = self._plain(raw, path, "") if _has_ascii_run(raw) else []
+        if edits:
+            tree["base64"] = base64.b64encode(texts.apply(raw, edits)).decode()
+        return tree
+
+
+_AGAIN: Final = "\ue000"
+_JSON_LINE: Final = re.compile(rb"(?m)^(?:data:[ \t]*)?([{\[].*[}\]])[ \t]*\r?$")
+_ASCII_RUN: Final = re.compile(rb"[ -~]{8}")
+
+
+def _has_ascii_run(raw: bytes) -> bool:
+    return _ASCII_RUN.search(raw) is not None
+
+
+def _shift(edits: list[texts.Edit], by: int) -> list[texts.Edit]:
+    return [(start + by, end + by, new) for start, end, new in edits]
+
+
+def _unique(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
+    """Keep keys that stand twice: a secret under the first of two equal keys must be seen too."""
+    out: dict[str, Tree] = {}
+    for key, value in pairs:
+        while key in out:
+            key += _AGAIN
+        out[key] = value
+    return out
+
+
+def _parse(raw: bytes) -> Tree:
+    return json.loads(raw.decode("utf-8", "surrogatepass"), object_pairs_hook=_unique)
+
+
+def _text_of(node: Tree) -> str:
+    """Return the text of a string or of bytes that are text, else ""."""
+    if isinstance(node, dict):
+        node = node.get("text", node.get("v"))
+    return node if isinstance(node, str) else ""
+
+
+def _pairs(tree: list[Tree]) -> list[list[Tree]] | None:
+    """Return the [name, value] pairs where the list is made of nothing else (header lists), else None."""
+    out = []
+    for item in tree:
+        if isinstance(item, dict) and item.get("$") == "tuple":
+            item = item.get("v")
+        if not isinstance(item, list) or len(item) != 2 or not _text_of(item[0]):
+            return None
+        out.append(item)
+    return out or None
+
+
+def _named(name: str, raw: bytes) -> list[texts.Hit]:
+    """Return what the name of a value makes secret of it."""
+    header = rules.header_name(name)
+    if header and ("cookie" in header or "authorization" in header or rules.plain_name(name) not in rules.SECRET_NAMES):
+        return texts.header_value(header, raw)
+    text = raw.decode("utf-8", "replace")
+    if text.strip() and rules.is_secret_field(name, text):
+        return [texts.Hit(0, len(raw), rules.rule_name(name))]
+    return []
+
+
+class Splice:
+    """Carry the difference of two trees into the JSON text of the first, token by token."""
+
+    _TOKEN: Final = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+)', re.DOTALL)
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._at = 0
+        self._edits: list[texts.Edit] = []
+
+    def edits(self, old: Tree, new: Tree) -> list[texts.Edit]:
+        self._value(old, new)
+        return self._edits
+
+    def _next(self) -> tuple[int, int, bytes]:
+        found = self._TOKEN.match(self._raw, self._at)
+        if found is None:
+            raise ValueError("the text is not JSON")
+        self._at = found.end()
+        return found.start(1), found.end(1), found.group(1)
+
+    def _value(self, old: Tree, new: Tree) -> None:
+        start, end, token = self._next()
+        mark = len(self._edits)
+        if token == b"{":
+            self._members(old, new)
+        elif token == b"[":
+            self._items(old, new)
+        if type(old) is not type(new) or (not isinstance(old, (dict, list)) and old != new):
+            del self._edits[mark:]
+            self._edits.append(_narrow(start, self._raw[start : self._at], _literal(new, token)))
+
+    def _members(self, old: Mapping[str, Tree], new: Tree) -> None:
+        for key in old:
+            self._next()
+            self._next()
+            self._value(old[key], new[key] if isinstance(new, dict) and key in new else old[key])
+            self._next()
+        if not old:
+            self._next()
+
+    def _items(self, old: list[Tree], new: Tree) -> None:
+        for index, item in enumerate(old):
+            self._value(item, new[index] if isinstance(new, list) and index < len(new) else item)
+            self._next()
+        if not old:
+            self._next()
+
+
+def _literal(value: Tree, like: bytes) -> bytes:
+    return json.dumps(value, ensure_ascii=like.isascii()).encode("utf-8", "surrogatepass")
+
+
+def _narrow(start: int, old: bytes, new: bytes) -> texts.Edit:
+    """Return the edit without what both literals have in common at their ends."""
+    head = 0
+    limit = min(len(old), len(new))
+    while head < limit and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < limit - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    # An escape is one thing: never cut one in two.
+    while head and old[head - 1] == 0x5C:
+        head -= 1
+    return (start + head, start + len(old) - tail, new[head : len(new) - tail])
