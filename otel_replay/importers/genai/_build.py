@@ -12,6 +12,7 @@ from otel_replay.importers.genai._call import Call
 from otel_replay.importers.genai._tree import Tree
 from otel_replay.span import Span
 
+_SIGNS = str.maketrans({"/": "_", "~": "_", "[": "(", "]": ")"})
 ORDER = "imported: order by start time"
 
 
@@ -20,11 +21,12 @@ def recording_of(
 ) -> Recording:
     """Return the recording of one trace. `calls` are one a real call, any order."""
     root = tree.run_span(calls)
-    ordered = sorted(calls, key=lambda call: (call.span.start_ns, call.span.span_id))
+    ordered = sorted(calls, key=lambda call: (call.span.start_ns, tree.depth(call.span), call.span.span_id))
     ordered = [call for call in ordered if root is None or call.span.span_id != root.span.span_id]
     parents = _Parents(tree, ordered)
     places = _addresses(ordered, parents)
-    ends = sorted((c for c in ordered if c.span.end_ns), key=lambda call: (call.span.end_ns, call.span.span_id))
+    ended = [call for call in ordered if call.span.end_ns]
+    ends = sorted(ended, key=lambda call: (call.end_ns or call.span.end_ns, call.span.span_id))
     end_seqs = {call.span.span_id: number for number, call in enumerate(ends, 1)}
     run = _run(tree, root, ordered, notes)
     built = []
@@ -63,9 +65,9 @@ class _Parents:
 
 
 def boundary_name(call: Call) -> str:
-    """Return the boundary of a call: the model operation, the tool's name, the agent's name; "/" is written as "_"."""
+    """Return the boundary of a call: the model operation, the tool's name, the agent's name; addresses' signs apart."""
     name = _vendor.boundary_of(call) if call.role == "model" else call.name or call.span.name
-    return name.replace("/", "_").strip() or "unnamed"
+    return name.translate(_SIGNS).strip() or "unnamed"
 
 
 def _addresses(ordered: Sequence[Call], parents: _Parents) -> dict[str, str]:
@@ -94,6 +96,8 @@ def _run(tree: Tree, root: Call | None, calls: Sequence[Call], notes: Iterable[s
     spans = tree.spans
     start = min((span.start_ns for span in spans), default=0)
     end = top.end_ns if top is not None else max((span.end_ns for span in spans), default=0)
+    if top is not None and not end:
+        notes = (*notes, "the run had not ended when the trace was written")
     name = (root.name if root is not None else "") or (top.name if top is not None else spans[0].name)
     error, answer = "", None
     if root is not None:
@@ -126,7 +130,7 @@ def _envelope(call: Call, run: Run, address: str, seq: int, end_seq: int) -> Env
     boundary = boundary_name(call)
     reason = _outcome.reason_of(call)
     request, response = _content(call, boundary)
-    outcome = _outcome.outcome_of(call, response, _outcome.vendor_name(call), reason)
+    outcome = _outcome.outcome_of(call, response, reason)
     kind = "custom" if call.role == "structure" else "mcp" if call.mcp else call.role
     if call.streamed:
         call.notes.append(rebuild.CHUNKS_UNKNOWN)
@@ -145,7 +149,7 @@ def _envelope(call: Call, run: Run, address: str, seq: int, end_seq: int) -> Env
         seq=seq,
         end_seq=end_seq,
         start_ns=call.span.start_ns,
-        end_ns=call.span.end_ns,
+        end_ns=call.end_ns or call.span.end_ns,
         pins=_pins(call),
         notes=tuple(dict.fromkeys(call.notes)),
         trace_id=call.span.trace_id,
@@ -166,7 +170,7 @@ def _content(call: Call, boundary: str) -> tuple[Payload, object]:
 
 
 def _lost_input(call: Call) -> str:
-    return "; ".join(call.damage) or "the input was not captured" + (f": set {call.setting}" if call.setting else "")
+    return "; ".join(call.damage) or f"the input was not captured{_outcome.advice(call)}"
 
 
 def _pins(call: Call) -> dict[str, object]:

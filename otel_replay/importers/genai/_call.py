@@ -32,6 +32,7 @@ class Call:
 
     `request` and `response` are the vendor's own wire form where the convention has kept it; `messages`, `tools` and
     `answers` are the middle form. `damage` is what makes the content untrustworthy, `notes` what one should know.
+    `joins`: it tells the end of an earlier call. `end_ns` 0: the end is the span's.
     """
 
     span: Span
@@ -60,6 +61,8 @@ class Call:
     fault: Fault | None = None
     streamed: bool = False
     mcp: bool = False
+    joins: bool = False
+    end_ns: int = 0
     notes: list[str] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)
     setting: str = ""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
+from functools import lru_cache
+from importlib import metadata
 from typing import Any
 
 import orjson
@@ -18,6 +21,7 @@ _BY_STATUS = {
     409: "ConflictError", 422: "UnprocessableEntityError", 429: "RateLimitError",
 }  # fmt: skip
 _BY_CLASS = {name: status for status, name in _BY_STATUS.items()}
+_STATUS = re.compile(r"[1-5]\d\d\Z")
 _NAME = re.compile(r"[A-Za-z_][\w.]*\Z")
 
 
@@ -42,45 +46,78 @@ def _body(text: str) -> object:
 
 
 def _class_of(name: str, vendor: str, status: int | None) -> tuple[str, bool]:
-    """Return (module:Class, known). The class is named, never imported from here."""
-    known = vendor in ("openai", "anthropic")
-    if name.isdigit():
-        status = int(name)
+    """Return (module:Class, known). The class is only named here; whoever serves it looks it up, or refuses."""
+    client = vendor in ("openai", "anthropic")
     if "." in name:
         module, _, last = name.rpartition(".")
         return f"{module}:{last}", True
-    if _NAME.match(name) and name not in ("_OTHER", "timeout"):
-        if name in _BY_CLASS or name.startswith("API"):
-            return (f"{vendor}:{name}", True) if known else (name, False)
-        return f"builtins:{name}", name in dir(__builtins__) or name.endswith(("Error", "Exception"))
-    if known and name == "timeout":
+    if client and (name in _BY_CLASS or name.startswith("API") or name == "InternalServerError"):
+        return f"{vendor}:{name}", True
+    if client and name == "timeout":
         return f"{vendor}:APITimeoutError", True
-    if known and status is not None:
+    if hasattr(builtins, name):
+        return f"builtins:{name}", True
+    if client and status is not None:
         fallback = "InternalServerError" if status >= 500 else "APIStatusError"
         return f"{vendor}:{_BY_STATUS.get(status, fallback)}", True
-    return "builtins:Exception", False
+    return f"unknown:{name}" if _NAME.match(name) and name != "_OTHER" else "builtins:Exception", False
 
 
-def raised(fault: Fault, vendor: str, notes: list[str]) -> Outcome:
-    """Return the outcome of a failed call: class, message, and status and body where the text gives them."""
+def raised(fault: Fault, vendor: str, notes: list[str], server: str = "") -> Outcome:
+    """Return the outcome of a failed call: class and message, and where the client's class has them status and body."""
     found = _STATUS_TEXT.search(fault.message)
-    status = (
-        int(found.group(1)) if found else int(fault.type) if fault.type.isdigit() and len(fault.type) == 3 else None
-    )
+    status = int(found.group(1)) if found else None
+    if status is None and _STATUS.match(fault.type):
+        status = int(fault.type)
     name, known = _class_of(fault.type, vendor, status)
-    if status is None and name.partition(":")[0] in ("openai", "anthropic"):
-        status = _BY_CLASS.get(name.partition(":")[2])
-    tree: dict[str, Any] = {"$": "exception", "t": name, "args": [fault.message]}
-    if status is not None:
-        tree["status"] = status
+    tree: dict[str, Any] = {"$": "exception", "t": name, "args": {"$": "tuple", "v": [fault.message]}}
+    module, _, last = name.partition(":")
+    if module in ("openai", "anthropic"):
+        status = status or _BY_CLASS.get(last)
         body = _body(found.group(2)) if found and found.group(2) else None
-        if body is not None:
-            tree["body"] = body
-        else:
+        if body is None and status is not None:
             notes.append("lost: the body of the error response")
+        tree["state"] = _client_state(fault.message, module, status, body, server)
+        notes.append("invented: the HTTP request and response on the exception")
     if not known:
         notes.append(f"the exception's class is not in the record ({fault.type or 'no type'}); {name} stands for it")
     return Outcome("raised", Payload("typed-json", orjson.dumps(tree).decode()))
+
+
+@lru_cache(maxsize=8)
+def _http_library(client: str) -> str:
+    """Return the HTTP library whose objects the installed version of `client` puts on its exceptions."""
+    try:
+        needs = metadata.requires(client) or []
+    except metadata.PackageNotFoundError:
+        needs = []
+    return "httpx2" if any(need.startswith("httpx2") for need in needs) else "httpx"
+
+
+def _client_state(message: str, module: str, status: int | None, body: Any, server: str) -> dict[str, Any]:
+    """Return what OpenAI's and Anthropic's clients keep on their exceptions (`_exceptions.py` of both)."""
+    http = _http_library(module)
+    path = "/v1/messages" if module == "anthropic" else "/v1/chat/completions"
+    asked: dict[str, Any] = {
+        "$": "http-request", "t": f"{http}:Request", "method": "POST", "url": f"http://{server or 'recorded'}{path}",
+        "headers": [], "body": {"text": ""}, "extensions": {}, "state": {},
+    }  # fmt: skip
+    inner = body.get("error", body) if isinstance(body, dict) and module == "openai" else body
+    state: dict[str, Any] = {"request": asked, "message": message, "body": inner}
+    if module == "openai":
+        told = inner if isinstance(inner, dict) else {}
+        state |= {name: told.get(name) for name in ("code", "param", "type")}
+    if status is None:
+        return state
+    text = orjson.dumps(body).decode() if body is not None else ""
+    state["response"] = {
+        "$": "http-response", "t": f"{http}:Response", "status": status,
+        "headers": [["Content-Type", "application/json"]],
+        "body": {"text": text}, "request": asked, "extensions": {},
+        "state": {"next_request": None, "history": [], "is_stream_consumed": True, "default_encoding": "utf-8",
+                  "_num_bytes_downloaded": len(text)},
+    }  # fmt: skip
+    return state | {"status_code": status, "request_id": None}
 
 
 def missing_of(call: Call) -> tuple[str, ...]:
@@ -101,13 +138,22 @@ def reason_of(call: Call) -> str:
     if not missing:
         return ""
     what = "no content" if len(missing) == 2 else f"no {missing[0]}"
-    return f"{what} was captured" + (f": set {call.setting}" if call.setting else "")
+    return f"{what} was captured{advice(call)}"
 
 
-def outcome_of(call: Call, response: object, vendor: str, reason: str) -> Outcome:
+def advice(call: Call) -> str:
+    """Return how to have the content next time, as the end of a sentence."""
+    if call.role == "structure" or not call.setting:
+        return ""
+    return f": {call.setting}" if call.setting.startswith("use ") else f": set {call.setting}"
+
+
+def outcome_of(call: Call, response: object, reason: str) -> Outcome:
     """Return the outcome. Of a call that may not be served the value is kept for looking at, and the kind is lost."""
     if call.fault is not None:
-        outcome = raised(call.fault, vendor, call.notes)
+        vendor = _vendor.vendor_of(call) if call.role == "model" else ""
+        server = next((value for key, value in call.span.attributes if key == "server.address"), None)
+        outcome = raised(call.fault, vendor, call.notes, server if isinstance(server, str) else "")
     else:
         outcome = Outcome("returned", payload(response))
         if outcome.value.lost and not reason:
@@ -115,8 +161,3 @@ def outcome_of(call: Call, response: object, vendor: str, reason: str) -> Outcom
     if reason:
         return Outcome("lost", outcome.value, end=reason)
     return outcome
-
-
-def vendor_name(call: Call) -> str:
-    """Return the vendor whose exceptions a model call raises."""
-    return _vendor.vendor_of(call) if call.role == "model" else ""

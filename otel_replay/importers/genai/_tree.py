@@ -37,6 +37,10 @@ class Tree:
             seen.add(parent.span_id)
             span = parent
 
+    def depth(self, span: Span) -> int:
+        """Return how many ancestors of `span` are in the file."""
+        return sum(1 for _ in self.ancestors(span))
+
     @property
     def root(self) -> Span | None:
         """The one span that all others stand under; None where there are several, or none (a cycle)."""

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from otel_replay.importers.genai import openinference, otel_genai
+from otel_replay.importers.genai import (
+    google_adk,
+    langfuse,
+    langsmith,
+    logfire,
+    mcp,
+    mlflow,
+    openinference,
+    openllmetry,
+    otel_genai,
+    pydantic_ai,
+    traceloop,
+    vercel_ai,
+)
 from otel_replay.importers.genai._call import Call, Source
 from otel_replay.importers.genai.resolve import fill
 
@@ -21,8 +34,18 @@ class Convention(NamedTuple):
 CONVENTIONS: tuple[Convention, ...] = tuple(
     Convention(module.NAME, module.matches, module.read)
     for module in (
+        vercel_ai,
+        google_adk,
+        mlflow,
+        traceloop,
         openinference,
+        pydantic_ai,
+        logfire,
+        openllmetry,
+        langsmith,
+        mcp,
         otel_genai,
+        langfuse,
     )
 )
 
@@ -35,12 +58,24 @@ def best_reading(source: Source) -> Call | None:
         return None
     definite = [reading for reading in found if reading.role != "structure"] or found
     best = max(definite, key=lambda reading: reading.fullness)
-    for other in definite:
-        if other is not best and other.role == best.role:
+    for other in found:
+        if other is not best and (other.role == best.role or "model" not in (other.role, best.role)):
             fill(best, other)
     return best
 
 
 def after(calls: Sequence[Call], notes: list[str]) -> list[Call]:
-    """Let conventions that spread one call over several spans join them."""
-    return list(calls)
+    """Join what a convention spreads over several spans, and find the tools among plain function spans."""
+    found = logfire.join_streams(list(calls), notes)
+    asked = {str(part.get("name")) for call in found for part in _asked(call)}
+    for call in found:
+        if call.role == "structure" and call.name in asked and call.span.parent_span_id:
+            call.role = "tool"
+            call.notes.append("read as a tool: a model asked for one of this name")
+    return found
+
+
+def _asked(call: Call) -> list[Mapping[str, object]]:
+    """Return the tool calls that a model's answer asks for."""
+    answers = call.answers or []
+    return [part for message in answers for part in message["parts"] if part.get("type") == "tool_call"]

@@ -15,6 +15,16 @@ from otel_replay.importers.genai._call import Call, Message, Source, model_call,
 NAME = "OpenInference"
 HIDE = "OPENINFERENCE_HIDE_INPUTS, _HIDE_OUTPUTS, _HIDE_INPUT_MESSAGES, _HIDE_OUTPUT_MESSAGES=false"
 
+_WIRE = frozenset((
+    "temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "max_output_tokens", "seed", "stop",
+    "stop_sequences", "n", "user", "stream", "frequency_penalty", "presence_penalty", "logit_bias", "logprobs",
+    "top_logprobs", "response_format", "tool_choice", "stream_options", "parallel_tool_calls", "reasoning",
+    "reasoning_effort", "service_tier", "store", "metadata", "thinking", "modalities", "prediction",
+    "instructions", "previous_response_id", "text", "truncation", "include", "verbosity", "dimensions",
+    "encoding_format",
+))  # fmt: skip
+"""What a vendor's request may hold beside messages and tools: frameworks put their own settings there too."""
+
 
 def matches(source: Source) -> bool:
     """True where the span bears OpenInference's kind, or its flattened messages."""
@@ -32,6 +42,8 @@ def read(source: Source) -> Call | None:
         call = _model(source)
         call.operation = "embeddings"
         return call
+    if kind == "TOOL" and source.span.name.startswith("handoff to "):
+        return structure(source, NAME, source.span.name, value_field(source, "input"), value_field(source, "output"))
     if kind in ("TOOL", "RETRIEVER", "RERANKER"):
         name = source.text("tool.name") or source.span.name
         call = tool_call(source, NAME, name, value_field(source, "input"), value_field(source, "output"))
@@ -56,7 +68,7 @@ def _model(source: Source) -> Call:
     call.model = source.text("gen_ai.request.model", "llm.model_name")
     parameters = source.read("llm.invocation_parameters", must_be_json=True).value
     if isinstance(parameters, dict):
-        call.params = {key: value for key, value in parameters.items() if key not in ("messages", "tools", "input")}
+        call.params = {key: value for key, value in parameters.items() if key in _WIRE}
     given, answered = value_field(source, "input"), value_field(source, "output")
     for field in (given, answered):
         if field.damage:
@@ -71,6 +83,8 @@ def _model(source: Source) -> Call:
         call.streamed = call.streamed or given.value.get("stream") is True
     elif given.whole and isinstance(given.value, list):
         call.messages = call.messages or _messages.from_responses(given.value)
+        if isinstance(answered.value, dict) and answered.value.get("object") == "response":
+            _responses_request(call, given.value, answered.value)
     if answered.whole and isinstance(answered.value, dict):
         _response(call, answered.value)
     elif answered.whole and isinstance(answered.value, str) and not call.answers:
@@ -78,6 +92,13 @@ def _model(source: Source) -> Call:
         call.notes.append("output.value is text: read as the assistant's answer")
     _prompts(call, source)
     return call
+
+
+def _responses_request(call: Call, given: list[Any], body: dict[str, Any]) -> None:
+    """Take the request of OpenAI's Agents SDK: its input is whole; instructions and tools are the response's echo."""
+    echoed = {key: body[key] for key in ("instructions", "tools") if body.get(key)}
+    call.request = {"model": str(body.get("model") or call.model), "input": given, **echoed}
+    call.notes.append("lost: sampling parameters and the model asked for (the response's own stand for them)")
 
 
 def _response(call: Call, body: dict[str, Any]) -> None:

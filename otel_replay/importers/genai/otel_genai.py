@@ -60,7 +60,10 @@ def read(source: Source) -> Call | None:
 def _tool(source: Source) -> Call:
     name = source.text("gen_ai.tool.name") or source.span.name.removeprefix("execute_tool ").strip()
     result = source.read("gen_ai.tool.call.result")
-    call = tool_call(source, NAME, name, source.read("gen_ai.tool.call.arguments"), result)
+    given = source.read("gen_ai.tool.call.arguments")
+    if not given.present and not result.present:  # Koog names the tool, and keeps content where OpenInference does
+        given, result = source.read("input.value"), source.read("output.value")
+    call = tool_call(source, NAME, name, given, result)
     call.setting = setting_for(source.scope)
     if result.parsed and isinstance(source.attributes.get("gen_ai.tool.call.result"), str):
         call.notes.append(

@@ -88,7 +88,7 @@ def _completed(call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Return a recorded request, with model and tools from beside it where it lacks them."""
     if call.model and "model" not in request:
         request = {"model": call.model, **request}
-    if call.tools and "tools" not in request:
+    if call.tools and "tools" not in request and "contents" not in request:
         request["tools"] = call.tools
     return request
 

@@ -58,3 +58,12 @@ def read(*paths: str | Path) -> tuple[list[Span], list[LogRecord]]:
                 spans += spans_from_json(obj, lenient=False)
             logs += logs_from_json(obj)
     return spans, logs
+
+
+def any_value(value: Any) -> Value:
+    """Return JSON as an AnyValue."""
+    if isinstance(value, dict):
+        return KeyValues((key, any_value(item)) for key, item in value.items())
+    if isinstance(value, list):
+        return tuple(any_value(item) for item in value)
+    return value

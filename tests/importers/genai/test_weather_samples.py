@@ -5,14 +5,17 @@ The expectations are written by hand from what the agent did, with what each con
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import openai
 import pytest
 from _samples import FOLDERS, answer, at, recording, request
 
 from otel_replay.importers.genai import describe
 from otel_replay.importers.genai.rebuild import CHUNKS_UNKNOWN, response_body
+from otel_replay.payload import decode
 
 SYSTEM = {"role": "system", "content": "You are a weather assistant."}
 QUESTION = {"role": "user", "content": "What's the weather in Paris?"}
@@ -44,7 +47,6 @@ class Sample:
     tool: bool = True
     tool_content: bool = True
     stream_seen: bool = True
-    error: str = "openai:BadRequestError"
     error_body: bool = False
 
     def __str__(self) -> str:
@@ -64,6 +66,9 @@ SAMPLES = [
         error_body=True,
     ),
     Sample(("openinference.jsonl",), arguments=SPACED),
+    Sample(("openllmetry.jsonl",), seed=False, tool=False),
+    Sample(("openllmetry_047_openai.jsonl",), arguments=SPACED, seed=False, tool=False, error_body=True),
+    Sample(("logfire_openai.jsonl",)),
 ]
 EACH = pytest.mark.parametrize("sample", SAMPLES, ids=str)
 IN = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
@@ -160,11 +165,52 @@ def test_the_failing_chat_raises(folder: Path, sample: Sample) -> None:
     found = recording(folder, *sample.files)
     assert request(found, FAILING)["messages"] == [SYSTEM, QUESTION]
     envelope = at(found, FAILING)
-    raised = answer(found, FAILING)
-    assert (envelope.outcome.kind, raised["$"], raised["t"]) == ("raised", "exception", sample.error)
-    assert raised["args"][0].startswith("Error code: 400 - ")
-    assert raised["status"] == 400
-    if sample.error_body:
-        assert raised["body"]["error"]["code"] == "unsupported_value"
-    else:
-        assert "lost: the body of the error response" in envelope.notes
+    assert envelope.outcome.kind == "raised"
+    raised = decode(envelope.outcome.value)
+    assert type(raised) is openai.BadRequestError, "the SDK's own class"
+    assert str(raised).startswith("Error code: 400 - ")
+    assert (raised.status_code, raised.response.status_code) == (400, 400)
+    assert raised.code == ("unsupported_value" if sample.error_body else None)
+    assert ("lost: the body of the error response" in envelope.notes) != sample.error_body
+
+
+@pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)
+def folder_of_each(request: pytest.FixtureRequest) -> Path:
+    return request.param  # type: ignore[no-any-return]
+
+
+def test_pydantic_ai_keeps_the_raw_argument_text_and_the_agents_answer(folder_of_each: Path) -> None:
+    found = recording(folder_of_each, "logfire_pydantic.jsonl")
+    assert [envelope.address for envelope in found.envelopes] == [FIRST, "get_weather[1]", SECOND]
+    assert found.run.name == "weather_agent"
+    assert found.run.answer is not None
+    assert found.run.answer.tree() == FINAL
+    asked = request(found, FIRST)
+    assert (asked["messages"], asked["seed"], asked["max_tokens"]) == ([SYSTEM, QUESTION], 7, 200)
+    assert [tool["function"]["name"] for tool in asked["tools"]] == ["get_weather"]
+    (call,) = answer(found, FIRST)["choices"][0]["message"]["tool_calls"]
+    assert call == called(SPACED)
+    assert request(found, "get_weather[1]") == {"city": "Paris", "unit": "c"}
+    assert answer(found, "get_weather[1]") == RESULT
+    assert request(found, SECOND)["messages"][2]["tool_calls"] == [called(SPACED)]
+    assert json.loads(request(found, SECOND)["messages"][3]["content"]) == RESULT
+    assert answer(found, SECOND)["choices"][0]["message"]["content"] == FINAL
+    assert found.complete
+
+
+def test_logfires_two_spans_of_a_stream_are_one_crossing(folder_of_each: Path) -> None:
+    envelope = at(recording(folder_of_each, "logfire_openai.jsonl"), STREAM)
+    assert envelope.span_id == "85c938519b3ec0ec"
+    assert (
+        "the streamed answer is from span ee8bf3054a035b57, which Logfire wrote when the stream ended" in envelope.notes
+    )
+    assert response_body(envelope)["id"] == "chatcmpl-sample-002"
+
+
+def test_event_only_content_is_lost_without_its_log_file(folder_of_each: Path) -> None:
+    found = recording(folder_of_each, "genai_openai_event_only.jsonl")
+    lines = {line.address: line for line in describe(found)}
+    assert lines[FIRST].missing == ("input", "output")
+    assert lines[FAILING].missing == ("input",), "what it raised is known"
+    assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT" in lines[FIRST].setting
+    assert not found.complete
