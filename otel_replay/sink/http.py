@@ -84,8 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Refused as refused:
             self._send_fault(_Answer(_STATUS[refused.kind], str(refused), refused.retry_seconds))
         finally:
-            self.server.intake.memory.give_back(self._held)
-            self._held = 0
+            self._let_go()
             self.server.set_busy(self.connection, False)
             if self.server.intake.stopping:
                 self.close_connection = True
@@ -119,8 +118,8 @@ class _Handler(BaseHTTPRequestHandler):
         is_json = self._is_json()
         if self.server.intake.stopping:
             raise Refused("unavailable", "the sink is stopping", 5)
-        body = self._decoded_body()
-        taken = self.server.intake.take("http", signal, body, is_json=is_json)
+        taken = self.server.intake.take("http", signal, self._decoded_body(), is_json=is_json)
+        self._let_go()
         if is_json:
             self._send(200, _JSON, response.export_response_json(signal, taken.rejected, taken.message))
         else:
@@ -145,6 +144,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _hold(self, count: int) -> None:
         self.server.intake.memory.take(count)
         self._held += count
+
+    def _let_go(self) -> None:
+        self.server.intake.memory.give_back(self._held)
+        self._held = 0
 
     def _decoded_body(self) -> bytes:
         limit = self.server.config.message_bytes_max
@@ -229,6 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_fault(self, answer: _Answer) -> None:
         """Answer with a `google.rpc.Status` in the sender's own encoding, and keep the connection usable if it is."""
+        self._let_go()
         unread, self._unread = self._unread, False
         self.close_connection = self.close_connection or unread
         code = _RPC_CODES.get(answer.status, 2)

@@ -1,0 +1,270 @@
+"""OTLP/HTTP to the letter: what is accepted, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+import zstandard
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from otel_replay.sink import Sink
+from otel_replay.wire import logs
+from otel_replay.wire.json import json_line
+from otel_replay.wire.protobuf import request_from_spans
+
+from .conftest import BODY, JSON, PROTOBUF, Answer, a_span, request
+from .file_sink import kept, wait_for
+
+PLAIN = json_line([a_span(0)])
+HALF = len(PLAIN) // 2
+RAW_DEFLATE = zlib.compressobj(wbits=-15)
+CASES = [
+    ("plain", "", PLAIN, 200),
+    ("identity", "identity", PLAIN, 200),
+    ("gzip", "gzip", gzip.compress(PLAIN), 200),
+    ("x-gzip", "x-gzip", gzip.compress(PLAIN), 200),
+    ("upper case", "GZIP", gzip.compress(PLAIN), 200),
+    ("two members", "gzip", gzip.compress(PLAIN[:HALF]) + gzip.compress(PLAIN[HALF:]), 200),
+    ("padded with zeros", "gzip", gzip.compress(PLAIN) + b"\0" * 5, 200),
+    ("deflate of zlib", "deflate", zlib.compress(PLAIN), 200),
+    ("bare deflate", "deflate", RAW_DEFLATE.compress(PLAIN) + RAW_DEFLATE.flush(), 200),
+    ("zstd", "zstd", zstandard.compress(PLAIN), 200),
+    ("two zstd frames", "zstd", zstandard.compress(PLAIN[:HALF]) + zstandard.compress(PLAIN[HALF:]), 200),
+    ("gzip cut", "gzip", gzip.compress(PLAIN)[:-9], 400),
+    ("gzip cut by one", "gzip", gzip.compress(PLAIN)[:-1], 400),
+    ("deflate cut", "deflate", zlib.compress(PLAIN)[:-3], 400),
+    ("zstd cut", "zstd", zstandard.compress(PLAIN)[:-3], 400),
+    ("garbage after gzip", "gzip", gzip.compress(PLAIN) + b"tail", 400),
+    ("not gzip", "gzip", PLAIN, 400),
+    ("not zstd", "zstd", PLAIN, 400),
+    ("empty gzip", "gzip", b"", 400),
+    ("brotli", "br", gzip.compress(PLAIN), 415),
+    ("two encodings", "gzip, gzip", gzip.compress(gzip.compress(PLAIN)), 415),
+    ("undeclared gzip", "", gzip.compress(PLAIN), 400),
+]
+SHARED = Path(__file__).parents[3] / "shared" / "cases" / "rx01"
+
+
+@pytest.mark.parametrize(("name", "encoding", "body", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_compressed_bodies(shared: tuple[Sink, Path], name: str, encoding: str, body: bytes, expected: int) -> None:
+    answer = request(shared[0].http_address, body, Content_Type=f"{JSON}; charset=utf-8", Content_Encoding=encoding)
+    assert answer.status == expected, answer.text
+    if expected == 415:
+        assert answer.headers["Accept-Encoding"] == "gzip, deflate, zstd, identity"
+    if expected != 200:
+        assert orjson.loads(answer.body)["message"]
+        assert "traceId" not in answer.text, "bytes of the body must not be echoed"
+
+
+def _shared_cases() -> list[dict[str, str]]:
+    return json.loads((SHARED / "requests.json").read_text()) if SHARED.exists() else []
+
+
+@pytest.mark.parametrize("case", _shared_cases() or [{"file": "", "expect": "200"}], ids=lambda case: case["file"])
+def test_recorded_requests_of_the_field(shared: tuple[Sink, Path], case: dict[str, str]) -> None:
+    body = (SHARED / case["file"]).read_bytes() if case["file"] else PLAIN
+    answer = request(
+        shared[0].http_address,
+        body,
+        Content_Type=case.get("content-type") or JSON,
+        Content_Encoding=case.get("content-encoding") or "",
+    )
+    assert str(answer.status) == str(case["expect"])[:3], answer.text
+
+
+def test_both_members_of_a_joined_body_are_kept(start: Callable[..., Sink], tmp_path: Path) -> None:
+    spans = [a_span(n) for n in range(20)]
+    plain = request_from_spans(spans)
+    body = gzip.compress(plain[:100]) + gzip.compress(plain[100:])
+    answer = request(start().http_address, body, Content_Type=PROTOBUF, Content_Encoding="gzip")
+    assert (answer.status, answer.body) == (200, b"")
+    assert wait_for(20, tmp_path / "out") == spans
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content_type", "expected", "headers"),
+    [
+        ("POST", "/v1/metrics", PROTOBUF, 404, {}),
+        ("POST", "/", PROTOBUF, 404, {}),
+        ("GET", "/v1/traces", "", 405, {"Allow": "POST"}),
+        ("PUT", "/v1/traces", PROTOBUF, 405, {"Allow": "POST"}),
+        ("DELETE", "/v1/logs", "", 405, {"Allow": "POST"}),
+        ("POST", "/metrics", PROTOBUF, 405, {"Allow": "GET, HEAD"}),
+        ("POST", "/v1/traces", "text/plain", 415, {"Accept": "application/x-protobuf, application/json"}),
+        ("POST", "/v1/traces", "", 415, {"Accept": "application/x-protobuf, application/json"}),
+        ("POST", "/v1/traces?x=1", PROTOBUF, 200, {}),
+        ("GET", "/nothing", "", 404, {}),
+    ],
+)
+def test_wrong_paths_methods_and_types(
+    shared: tuple[Sink, Path], method: str, path: str, content_type: str, expected: int, headers: dict[str, str]
+) -> None:
+    body = None if method == "GET" else BODY
+    answer = request(shared[0].http_address, body, path, method, Content_Type=content_type)
+    assert answer.status == expected
+    assert {name: answer.headers[name] for name in headers} == headers
+
+
+@pytest.mark.parametrize("body", [b"\xff\xff\xff", b"\x0a\x05ab", b"hello"], ids=["varint", "cut", "text"])
+def test_bytes_that_are_no_request_are_refused_for_good(shared: tuple[Sink, Path], body: bytes) -> None:
+    answer = request(shared[0].http_address, body, Content_Type=PROTOBUF)
+    assert answer.status == 400
+    assert answer.headers["Content-Type"] == PROTOBUF
+    assert answer.headers["Retry-After"] is None
+    assert b"not an OTLP trace request" in answer.body
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b'{"spans":[]}', b"{", b'{"resourceSpans":5}'])
+def test_json_that_is_no_request_is_refused_for_good(shared: tuple[Sink, Path], body: bytes) -> None:
+    answer = request(shared[0].http_address, body, Content_Type=JSON)
+    assert answer.status == 400, answer.text
+    assert orjson.loads(answer.body)["code"] == 3
+
+
+def test_empty_requests_are_fine(shared: tuple[Sink, Path]) -> None:
+    assert request(shared[0].http_address, b"", Content_Type=PROTOBUF).status == 200
+    answer = request(shared[0].http_address, b"{}", Content_Type=JSON)
+    assert (answer.status, answer.body) == (200, b"{}")
+
+
+def test_one_bad_span_is_refused_alone(start: Callable[..., Sink], tmp_path: Path) -> None:
+    good, bad = a_span(1), a_span(2, span_id="00" * 8, name="nobody")
+    sink = start()
+    answer = request(sink.http_address, request_from_spans([good, bad, a_span(3)]), Content_Type=PROTOBUF)
+    told = ExportTraceServiceResponse.FromString(answer.body).partial_success
+    assert (answer.status, told.rejected_spans) == (200, 1)
+    assert told.error_message == "resource_spans[0].scope_spans[0].spans[1]: 'nobody': span id is all zeros"
+
+    tree = orjson.loads(json_line([good, a_span(4)]))
+    tree["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["kind"] = "SPAN_KIND_NONE"
+    answer = request(sink.http_address, orjson.dumps(tree), Content_Type=JSON)
+    told_json = orjson.loads(answer.body)["partialSuccess"]
+    assert (answer.status, told_json["rejectedSpans"]) == (200, "1")
+    assert "'span 1'" in told_json["errorMessage"]
+    assert wait_for(3, tmp_path / "out") == [good, a_span(3), a_span(4)]
+
+
+def test_unknown_fields_are_kept(start: Callable[..., Sink], tmp_path: Path) -> None:
+    span = a_span(1, unknown=b"\xfa\x07\x03abc")
+    request(start().http_address, request_from_spans([span]), Content_Type=PROTOBUF)
+    assert wait_for(1, tmp_path / "out") == [span]
+
+
+def test_log_events_are_kept(start: Callable[..., Sink], tmp_path: Path) -> None:
+    record = logs.LogRecord(
+        5, 6, 9, "INFO", "gen_ai.client.inference.operation.details", ("a", 1), (("k", "v"),), 0, 1, "ab" * 16, "cd" * 8
+    )
+    answer = request(start().http_address, logs.request_from_logs([record]), "/v1/logs", Content_Type=PROTOBUF)
+    assert answer.status == 200
+    found = wait_for(1, tmp_path / "out")
+    assert [logs.log_from_span(span) for span in found] == [record]
+    assert found[0].parent_span_id == "cd" * 8
+
+
+def _bomb(encoding: str) -> bytes:
+    zeros = b"\0" * (32 * 1024 * 1024)
+    if encoding == "gzip":
+        return gzip.compress(zeros)
+    return zlib.compress(zeros) if encoding == "deflate" else zstandard.compress(zeros)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])
+def test_a_bomb_is_stopped_at_the_bound(shared: tuple[Sink, Path], encoding: str) -> None:
+    answer = request(shared[0].http_address, _bomb(encoding), Content_Type=PROTOBUF, Content_Encoding=encoding)
+    assert answer.status == 413
+    assert b"unfolds to more than the limit" in answer.body
+    assert shared[0].metrics.total("memory_bytes") == 0
+
+
+def test_a_body_beyond_the_limit_is_refused_for_good(shared: tuple[Sink, Path]) -> None:
+    answer = request(shared[0].http_address, b"\0" * (4 * 1024 * 1024 + 1), Content_Type=PROTOBUF)
+    assert (answer.status, answer.headers["Retry-After"]) == (413, None)
+
+
+def _talk(address: str, data: bytes) -> bytes:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        parts = []
+        while part := connection.recv(65536):
+            parts.append(part)
+        return b"".join(parts)
+
+
+HEAD = b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
+
+
+def _chunked(body: bytes) -> bytes:
+    cut = len(body) // 2
+    chunks = [b"%x;ext=1\r\n%b\r\n" % (len(part), part) for part in (body[:cut], body[cut:])]
+    return b"Transfer-Encoding: chunked\r\n\r\n" + b"".join(chunks) + b"0\r\nTrailer: 1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        (_chunked(BODY), b"200"),
+        (b"\r\n", b"411"),
+        (b"Content-Length: -1\r\n\r\n", b"400"),
+        (b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef", b"400"),
+        (b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"400"),
+        (b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", b"400"),
+        (b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n\r\n", b"400"),
+        (b"Transfer-Encoding: chunked\r\n\r\nffffffffff\r\n", b"413"),
+        (b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", b"400"),
+        (b"Content-Length: 50\r\n\r\nshort", b"400"),
+        (b"Content-Length: 99999999999\r\n\r\n", b"413"),
+    ],
+)
+def test_framing(shared: tuple[Sink, Path], rest: bytes, expected: bytes) -> None:
+    answer = _talk(shared[0].http_address, HEAD + rest)
+    assert answer.split(b" ", 2)[1] == expected, answer
+
+
+def test_a_connection_is_kept_for_the_next_request(shared: tuple[Sink, Path]) -> None:
+    one = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+    answer = _talk(shared[0].http_address, one + one + one)
+    assert answer.count(b"HTTP/1.1 200") == 3
+
+
+def test_bearer_tokens(start: Callable[..., Sink], tmp_path: Path) -> None:
+    address = start(tokens=("old", "new")).http_address
+    for given in ("", "Bearer", "Bearer wrong", "Basic new", "Bearer newer", "Bearer \xff"):
+        answer = request(address, BODY, Content_Type=PROTOBUF, Authorization=given)
+        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer"), given
+    assert request(address, None, "/metrics", "GET").status == 401
+    assert request(address, None, "/healthz", "GET").status == 200
+    assert kept(tmp_path / "out") == []
+    for given in ("Bearer old", "bearer new"):
+        assert request(address, BODY, Content_Type=PROTOBUF, Authorization=given).status == 200
+
+
+def test_health_readiness_and_metrics(start: Callable[..., Sink], tmp_path: Path) -> None:
+    sink = start()
+    request(sink.http_address, request_from_spans([a_span(1), a_span(2)]), Content_Type=PROTOBUF)
+    wait_for(2, tmp_path / "out")
+    assert request(sink.http_address, None, "/healthz", "GET").text == "ok\n"
+    assert request(sink.http_address, None, "/readyz", "GET").text == "ready\n"
+    shown = request(sink.http_address, None, "/metrics", "GET").text
+    assert 'otel_replay_sink_accepted_total{signal="traces"} 2' in shown.splitlines()
+    assert 'otel_replay_sink_requests_total{answer="ok",signal="traces",transport="http"} 1' in shown.splitlines()
+    assert "otel_replay_sink_ready 1" in shown.splitlines()
+    head: Answer = request(sink.http_address, None, "/healthz", "HEAD")
+    assert (head.status, head.body) == (200, b"")
+
+
+def test_a_span_of_twenty_megabytes_passes(start: Callable[..., Sink], tmp_path: Path) -> None:
+    large = replace(a_span(1), attributes=(("otel_replay.envelope", ("x" * 1900,) * 11_000),))
+    body = gzip.compress(request_from_spans([large, a_span(2)]), 1)
+    answer = request(start().http_address, body, Content_Type=PROTOBUF, Content_Encoding="gzip")
+    assert answer.status == 200
+    assert wait_for(2, tmp_path / "out") == [large, a_span(2)]
