@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from otel_replay.errors import ImportFault
@@ -22,6 +23,7 @@ __all__ = ["FORMATS", "ImportResult", "ParquetRows", "Problem", "Progress", "Sou
 FORMATS = (*detect.FORMATS, "otlp-proto")
 """What `format=` may force."""
 _HEAD_BYTES = 4096
+_META_BYTES_MAX = 1024 * 1024
 _PROGRESS_BYTES = 1024 * 1024
 
 
@@ -102,12 +104,21 @@ def _parquet(file: BinaryIO, path: str, parquet_rows: ParquetRows | None, report
     if parquet_rows is None:
         raise ImportFault("it is a Parquet file; no Parquet reader was handed in")
     if path:
-        yield from tables.read(parquet_rows(path), report)
+        yield from tables.read(parquet_rows(path), report, _dedicated_beside(path))
         return
     with tempfile.NamedTemporaryFile(suffix=".parquet") as copy:
         shutil.copyfileobj(file, copy)
         copy.flush()
         yield from tables.read(parquet_rows(copy.name), report)
+
+
+def _dedicated_beside(path: str) -> tables.Names:
+    """Read the `meta.json` that stands beside a Tempo block, where there is one."""
+    try:
+        with open(Path(path).with_name("meta.json"), "rb") as file:
+            return tables.dedicated_names(documents.loads(file.read(_META_BYTES_MAX)))
+    except (OSError, ValueError):
+        return {}
 
 
 def _binary_or_json(file: BinaryIO, size: int, format: str | None, report: Report) -> Iterator[Span]:

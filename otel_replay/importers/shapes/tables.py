@@ -33,15 +33,49 @@ from otel_replay.wire.json import SPAN_KINDS
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def read(table_rows: Iterable[Mapping[str, Any]], report: Report) -> Iterator[Span]:
-    """Read rows of any known table, told by their columns; a bad row is skipped and named."""
+_RESOURCE_COLUMNS = {
+    "ServiceName": "service.name",
+    "Cluster": "cluster",
+    "Namespace": "namespace",
+    "Pod": "pod",
+    "Container": "container",
+    "K8sClusterName": "k8s.cluster.name",
+    "K8sNamespaceName": "k8s.namespace.name",
+    "K8sPodName": "k8s.pod.name",
+    "K8sContainerName": "k8s.container.name",
+}
+"""Attributes that Tempo keeps in columns of their own, up to vParquet4."""
+_SPAN_COLUMNS = {"HttpMethod": "http.method", "HttpUrl": "http.url", "HttpStatusCode": "http.status_code"}
+
+Names = Mapping[tuple[str, str], str]
+"""(scope, column) -> attribute: what the columns String01, Int01 ... of a Tempo block stand for."""
+
+
+def dedicated_names(meta: object) -> Names:
+    """Return what the dedicated columns of a Tempo block stand for, from its `meta.json`."""
+    names: dict[tuple[str, str], str] = {}
+    counts: dict[tuple[str, str], int] = {}
+    for raw in rows(table(meta).get("dedicatedColumns")):
+        one = table(raw)
+        scope = text(one.get("scope") or one.get("s")) or "span"
+        kind = (text(one.get("type") or one.get("t")) or "string").capitalize()
+        counts[scope, kind] = counts.get((scope, kind), 0) + 1
+        names[scope, f"{kind}{counts[scope, kind]:02}"] = text(one.get("name") or one.get("n"))
+    return names
+
+
+def read(table_rows: Iterable[Mapping[str, Any]], report: Report, dedicated: Names | None = None) -> Iterator[Span]:
+    """Read rows of any known table, told by their columns; a bad row is skipped and named.
+
+    Raises ImportFault for a table of other columns.
+    """
     for number, row in enumerate(table_rows, 1):
         if number == 1:
             if not knows(row):
                 raise ImportFault(f"a Parquet file with columns {', '.join(list(row)[:8])}: no table of spans we know")
             report.found(knows(row))
         try:
-            yield from _row(row, report)
+            yield from _row(row, report, dedicated or {})
         except Unreadable as fault:
             report.problem("skipped", f"a row: {fault}", f"row {number}")
 
@@ -57,12 +91,12 @@ def knows(row: Mapping[str, Any]) -> str:
     return "phoenix" if phoenix.is_span(row) else ""
 
 
-def _row(row: Mapping[str, Any], report: Report) -> Iterator[Span]:
+def _row(row: Mapping[str, Any], report: Report, dedicated: Names) -> Iterator[Span]:
     kind = knows(row)
     if kind == "parquet-flat":
         yield _flat(row, report)
     elif kind == "tempo-block":
-        yield from _block(row, report)
+        yield from _block(row, report, dedicated)
     elif kind == "langsmith":
         yield from langsmith.read(_timed(row), report)
     elif kind == "phoenix":
@@ -148,11 +182,11 @@ def _flat_links(row: Mapping[str, Any], report: Report) -> Iterator[Link]:
 # Tempo blocks --------------------------------------------------------------------------------------------
 
 
-def _block(row: Mapping[str, Any], report: Report) -> Iterator[Span]:
-    report.note("Tempo block: null values and flags are not kept; dedicated columns are named String01, Int01 ...")
+def _block(row: Mapping[str, Any], report: Report, names: Names) -> Iterator[Span]:
+    report.note("Tempo block: null values and flags are not kept")
     trace_id = hex_id(row.get("TraceIDText"), 32, "TraceIDText")
     for group in rows(row.get("rs")):
-        resource = Resource(tuple(_resource_attributes(table(table(group).get("Resource")), report)))
+        resource = Resource(tuple(_resource_attributes(table(table(group).get("Resource")), names, report)))
         for scope_group in rows(table(group).get("ss")):
             raw_scope = table(table(scope_group).get("Scope"))
             scope = Scope(
@@ -161,10 +195,12 @@ def _block(row: Mapping[str, Any], report: Report) -> Iterator[Span]:
                 tuple(_attrs(raw_scope.get("Attrs"), report)),
             )
             for raw in rows(table(scope_group).get("Spans")):
-                yield _block_span(table(raw), trace_id, resource, scope, report)
+                yield _block_span(table(raw), trace_id, resource, scope, names, report)
 
 
-def _block_span(raw: Mapping[str, Any], trace_id: str, resource: Resource, scope: Scope, report: Report) -> Span:
+def _block_span(
+    raw: Mapping[str, Any], trace_id: str, resource: Resource, scope: Scope, names: Names, report: Report
+) -> Span:
     start_ns = whole(raw.get("StartTimeUnixNano"), "StartTimeUnixNano")
     return Span(
         trace_id=trace_id,
@@ -175,7 +211,7 @@ def _block_span(raw: Mapping[str, Any], trace_id: str, resource: Resource, scope
         kind=whole(raw.get("Kind"), "Kind", bits=31),
         start_ns=start_ns,
         end_ns=start_ns + whole(raw.get("DurationNano"), "DurationNano"),
-        attributes=(*_attrs(raw.get("Attrs"), report), *_dedicated(raw.get("DedicatedAttributes"))),
+        attributes=(*_attrs(raw.get("Attrs"), report), *_columns_of(raw, _SPAN_COLUMNS, "span", names)),
         events=tuple(
             Event(
                 start_ns + whole(table(event).get("TimeSinceStartNano"), "TimeSinceStartNano"),
@@ -197,6 +233,8 @@ def _block_span(raw: Mapping[str, Any], trace_id: str, resource: Resource, scope
         status_code=whole(raw.get("StatusCode"), "StatusCode", bits=31),
         status_message=text(raw.get("StatusMessage")),
         dropped_attributes_count=whole(raw.get("DroppedAttributesCount"), "DroppedAttributesCount", bits=32),
+        dropped_events_count=whole(raw.get("DroppedEventsCount"), "DroppedEventsCount", bits=32),
+        dropped_links_count=whole(raw.get("DroppedLinksCount"), "DroppedLinksCount", bits=32),
         resource=resource,
         scope=scope,
     )
@@ -206,18 +244,22 @@ def _bytes_id(value: Any, width: int) -> str:
     return hex_id(value.hex() if isinstance(value, (bytes, bytearray)) else value, width, "id")
 
 
-def _resource_attributes(raw: Mapping[str, Any], report: Report) -> Iterator[KeyValue]:
-    if raw.get("ServiceName") is not None:
-        yield "service.name", text(raw["ServiceName"])
+def _resource_attributes(raw: Mapping[str, Any], names: Names, report: Report) -> Iterator[KeyValue]:
+    yield from _columns_of(raw, _RESOURCE_COLUMNS, "resource", names)
     yield from _attrs(raw.get("Attrs"), report)
-    yield from _dedicated(raw.get("DedicatedAttributes"))
 
 
-def _dedicated(raw: Any) -> Iterator[KeyValue]:
-    for key, value in table(raw).items():
+def _columns_of(raw: Mapping[str, Any], columns: Mapping[str, str], scope: str, names: Names) -> Iterator[KeyValue]:
+    """Read the attributes that stand in columns of their own: the fixed ones, and those a block assigns."""
+    for column, key in columns.items():
+        if raw.get(column) not in (None, ""):
+            yield key, whole(raw[column], key) if column == "HttpStatusCode" else text(raw[column])
+    for column, value in table(raw.get("DedicatedAttributes")).items():
         found = value[0] if isinstance(value, list) and len(value) == 1 else value
-        if isinstance(found, (str, int)):
-            yield f"tempo.dedicated.{key}", found
+        if isinstance(found, list) and found:
+            found = tuple(found)
+        if isinstance(found, (str, int, tuple)):
+            yield names.get((scope, column)) or f"tempo.dedicated.{column}", found
 
 
 def _attrs(raw: Any, report: Report) -> Iterator[KeyValue]:
