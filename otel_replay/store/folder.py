@@ -68,6 +68,15 @@ class Folder:
             found += [Path(folder, name) for name in names if name.endswith(SUFFIX) and not name.startswith(".")]
         return sorted(found)
 
+    def left_behind(self, suffix: str) -> list[Path]:
+        """Return files whose writer was killed before they had their name."""
+        return [
+            Path(folder, name)
+            for folder, _, names in os.walk(self.root / SPANS)
+            for name in names
+            if name.endswith(suffix)
+        ]
+
     def listing(self) -> Listing:
         """Return what is there now. Unreadable files are named, never fatal."""
         infos: dict[str, FileInfo] = {}

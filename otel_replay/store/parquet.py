@@ -7,7 +7,7 @@ Written under a temporary name that no reader lists, synced, renamed, and the fo
 
 from __future__ import annotations
 
-import itertools
+import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +27,7 @@ from otel_replay.store import schema
 from otel_replay.store.rows import Row
 
 SUFFIX: Final = ".parquet"
-_TEMPORARY: Final = ".writing"
+TEMPORARY: Final = ".writing"
 _PAGE_BYTES: Final = 4 * 1024 * 1024
 _BASE32: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -86,78 +86,123 @@ def group_of(row: Row) -> str:
     return str(row.get("run_id") or row["trace_id"])
 
 
-def _group_ends(table: pa.Table) -> Iterator[int]:
-    """Yield the row after each row group of about `limits.ROW_GROUP_BYTES`."""
+def _row_bytes(table: pa.Table) -> list[int]:
+    """Return about how many bytes each row takes, uncompressed."""
     sizes = pa.scalar(200, pa.int64())
     for name in schema.LONG_COLUMNS:
-        lengths = pc.fill_null(pc.cast(pc.binary_length(table.column(name)), pa.int64()), 0)
-        sizes = pc.add(sizes, lengths)
+        sizes = pc.add(sizes, pc.fill_null(pc.cast(pc.binary_length(table.column(name)), pa.int64()), 0))
+    counted: list[int] = sizes.to_pylist()
+    return counted
+
+
+def row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of about `limits.ROW_GROUP_BYTES` each."""
+    pending: list[pa.Table] = []
     total = 0
-    for at, size in enumerate(sizes.to_pylist()):
-        total += size
-        if total >= limits.ROW_GROUP_BYTES:
-            yield at + 1
-            total = 0
-    if total:
-        yield table.num_rows
+    for table in tables:
+        start = 0
+        for at, size in enumerate(_row_bytes(table)):
+            total += size
+            if total >= limits.ROW_GROUP_BYTES:
+                yield pa.concat_tables([*pending, table.slice(start, at + 1 - start)])
+                pending, total, start = [], 0, at + 1
+        if start < table.num_rows:
+            pending.append(table.slice(start))
+    if pending:
+        yield pa.concat_tables(pending)
 
 
-def _options(table: pa.Table) -> dict[str, object]:
+def _options(distinct: Mapping[str, int]) -> dict[str, object]:
     options: dict[str, object] = {
         "compression": "zstd",
         "compression_level": 3,
         "data_page_size": _PAGE_BYTES,
-        "use_dictionary": [
-            name for name in schema.COLUMNS if name not in ("request", "response", "envelope", "content")
-        ],
-        "write_statistics": True,
-    }
-    bloom = {
-        name: {"ndv": max(1, min(len(pc.unique(table.column(name))), 100_000)), "fpp": 0.01}
-        for name in ("trace_id", "run_id")
+        "use_dictionary": [name for name in schema.COLUMNS if name not in _NO_DICTIONARY],
+        "write_statistics": [name for name in schema.COLUMNS if name not in schema.LONG_COLUMNS],
     }
     if _BLOOM:
-        options["bloom_filter_options"] = bloom
+        options["bloom_filter_options"] = {
+            name: {"ndv": max(16, min(distinct.get(name, 10_000), 100_000)), "fpp": 0.01}
+            for name in schema.BLOOM_COLUMNS
+        }
     return options
 
 
-_BLOOM: Final = int(pa.__version__.split(".")[0]) >= 24
+_BLOOM: Final = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters
+_NO_DICTIONARY: Final = frozenset({"span_id", "request", "response", "envelope", "content", "exact"})
 
 
-def write_table(
-    table: pa.Table,
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A file that is whole and durable under a name that no reader lists."""
+
+    temporary: Path
+    path: Path
+    rows: int
+
+    def publish(self) -> FileInfo:
+        """Give the file its name: from here on readers see it. Raises StoreError."""
+        fault_point("before rename")
+        try:
+            os.rename(self.temporary, self.path)
+            sync(self.path.parent)
+        except OSError as fault:
+            self.discard()
+            raise StoreError(f"{self.path} could not be written: {fault}") from fault
+        return read_info(self.path)
+
+    def discard(self) -> None:
+        """Remove the file again."""
+        with suppress(OSError):
+            self.temporary.unlink()
+
+
+def stage(
+    tables: Iterable[pa.Table],
     path: Path,
     *,
     seals: Sequence[str] = (),
     replaces: Sequence[str] = (),
     supersedes: Mapping[str, Sequence[int]] | None = None,
-) -> FileInfo:
-    """Write `table` to `path`, durable on return. Raises StoreError, and leaves nothing behind then."""
+    distinct: Mapping[str, int] | None = None,
+) -> Staged:
+    """Write `tables`, sorted, to a file that `publish` turns into `path`. Raises StoreError, leaving nothing behind.
+
+    `distinct` says how many values the columns with a bloom filter have.
+    """
     metadata = {schema.VERSION_KEY: str(schema.VERSION).encode()}
     for key, value in ((schema.SEALS_KEY, seals), (schema.REPLACES_KEY, replaces)):
         if value:
             metadata[key] = orjson.dumps(list(value))
     if supersedes:
         metadata[schema.SUPERSEDES_KEY] = orjson.dumps({name: list(rows) for name, rows in supersedes.items()})
-    table = table.replace_schema_metadata(metadata)
-    temporary = path.with_name(f".{path.name}{_TEMPORARY}")
+    described = schema.SCHEMA.with_metadata(metadata)
+    staged = Staged(path.with_name(f".{path.name}{TEMPORARY}"), path, 0)
+    rows = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(temporary, table.schema, **_options(table)) as writer:
-            for start, end in itertools.pairwise(itertools.chain((0,), _group_ends(table))):
-                writer.write_table(table.slice(start, end - start), row_group_size=max(1, end - start))
-        sync(temporary)
-        fault_point("before rename")
-        os.rename(temporary, path)
-        sync(path.parent)
+        with pq.ParquetWriter(staged.temporary, described, **_options(distinct or {})) as writer:
+            for table in row_groups(tables):
+                rows += table.num_rows
+                writer.write_table(table.cast(described), row_group_size=table.num_rows)
+        sync(staged.temporary)
+        if pq.read_metadata(staged.temporary).num_rows != rows:
+            raise StoreError(f"{path} does not hold the {rows} rows that were written: is the disk full?")
     except (OSError, pa.ArrowException) as fault:
-        with suppress(OSError):
-            temporary.unlink()
+        staged.discard()
         raise StoreError(f"{path} could not be written: {fault}") from fault
-    info = read_info(path)
-    if info.rows != table.num_rows:
-        raise StoreError(f"{path} holds {info.rows} rows where {table.num_rows} were written")
-    return info
+    except BaseException:
+        staged.discard()
+        raise
+    return Staged(staged.temporary, path, rows)
+
+
+def write_rows(
+    rows: Sequence[Row], path: Path, *, seals: Sequence[str] = (), supersedes: Mapping[str, Sequence[int]] | None = None
+) -> FileInfo:
+    """Write `rows`, sorted, to `path`, durable on return. Raises StoreError."""
+    distinct = {name: len({row.get(name) for row in rows}) for name in schema.BLOOM_COLUMNS}
+    return stage([table_of(sort_rows(rows))], path, seals=seals, supersedes=supersedes, distinct=distinct).publish()
 
 
 def fault_point(step: str) -> None:

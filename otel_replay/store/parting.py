@@ -33,7 +33,6 @@ class Parted:
 
     rows: list[Row]
     supersedes: dict[str, list[int]] = field(default_factory=dict)
-    collapsed: int = 0
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -96,7 +95,6 @@ def part(
     wanted = [place for key in groups for place in stored.get(key, ())]
     fetched = fetch(wanted) if wanted else {}
     parted = Parted([])
-    collapsed = 0
     for key, copies in groups.items():
         places = stored.get(key, ())
         if len(copies) == 1 and not places:
@@ -104,33 +102,38 @@ def part(
             continue
         fresh, lost = _settle(copies, [(place, fetched[place]) for place in places if place in fetched])
         parted.rows.extend(fresh)
-        collapsed += len(copies) - sum(1 for row in fresh if any(row is copy for copy in copies))
         for name, number in lost:
             parted.supersedes.setdefault(name, []).append(number)
-    return Parted(parted.rows, parted.supersedes, collapsed)
+    return parted
 
 
 def _settle(copies: Sequence[Row], stored: Sequence[tuple[Place, Row]]) -> tuple[list[Row], list[Place]]:
     """Return (rows to write, stored rows that lose their place) for the copies of one span."""
-    seen = {content_of(row) for _, row in stored}
+    equals: dict[tuple[Any, ...], list[tuple[Place, Row]]] = {}
+    for place, row in stored:
+        equals.setdefault(content_of(row), []).append((place, row))
     fresh: list[Row] = []
-    for row in sorted(copies, key=rank_of, reverse=True):  # of equal copies the better source is kept
+    fallen: list[Place] = []
+    seen: set[tuple[Any, ...]] = set()
+    for row in sorted(copies, key=rank_of, reverse=True):  # of equal copies the one by the better road is kept
         content = content_of(row)
-        if content not in seen:
-            seen.add(content)
-            fresh.append(row)
-    standing = [(place, row) for place, row in stored if row.get("difference") is None]
+        before = equals.get(content, ())
+        if content in seen or any(rank_of(other) >= rank_of(row) for _, other in before):
+            continue
+        seen.add(content)
+        fresh.append(row)
+        fallen += [place for place, _ in before]
     if not fresh:
         return [], []
-    best = max((row for _, row in standing), key=rank_of, default=None)
-    winner = fresh[0] if best is None or rank_of(fresh[0]) > rank_of(best) else best
-    written = [row if row is winner else {**row, "difference": difference_of(winner, row)} for row in fresh]
-    fallen: list[Place] = []
+    standing = [(place, row) for place, row in stored if row.get("difference") is None and place not in fallen]
+    winner = max([*(row for _, row in standing), *fresh], key=rank_of)
+    written = [row if row is winner else _beaten(row, winner) for row in fresh]
     for place, row in standing:
         if row is not winner:
             fallen.append(place)
-            written.append({**row, "difference": difference_of(winner, row)})
-    for row in written:
-        if row is not winner and not row["difference"]:
-            row["difference"] = "nothing but the road it came by"
+            written.append(_beaten(row, winner))
     return written, fallen
+
+
+def _beaten(row: Row, winner: Row) -> Row:
+    return {**row, "difference": difference_of(winner, row)}

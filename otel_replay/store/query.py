@@ -5,6 +5,7 @@ Source of the engine's behaviour: duckdb.org/docs (read_parquet, union_by_name, 
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,12 @@ READ_FAULTS = (
 def connect() -> duckdb.DuckDBPyConnection:
     """Return a connection to an empty database in memory that fetches no extensions."""
     connection = duckdb.connect(
-        ":memory:", config={"autoinstall_known_extensions": "false", "parquet_metadata_cache": "true"}
+        ":memory:",
+        config={
+            "autoinstall_known_extensions": "false",
+            "parquet_metadata_cache": "true",
+            "temp_directory": tempfile.gettempdir(),  # else `.tmp` in whatever folder the program runs in
+        },
     )
     for macro in MACROS:
         connection.execute(macro)
@@ -58,17 +64,17 @@ def define(
 
     `superseded` names rows that other rows take the place of; `notes` are (run id, verdict, pinned).
     """
-    _table(connection, "live", table_of(live))
+    table(connection, "live", table_of(live))
     pairs = [(name, row) for name, rows in superseded.items() for row in rows]
-    _table(
+    table(
         connection,
         "superseded",
         pa.table(
             {"file": pa.array([p[0] for p in pairs], pa.string()), "row": pa.array([p[1] for p in pairs], pa.int64())}
         ),
     )
-    _table(connection, "live_runs", pa.table({"run_id": pa.array(sorted(set(live_runs)), pa.string())}))
-    _table(
+    table(connection, "live_runs", pa.table({"run_id": pa.array(sorted(set(live_runs)), pa.string())}))
+    table(
         connection,
         "noted",
         pa.table(
@@ -85,8 +91,9 @@ def define(
         connection.execute(view)
 
 
-def _table(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
-    connection.register("incoming", table)
+def table(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    """Copy `rows` into the table `name`."""
+    connection.register("incoming", rows)
     try:
         connection.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM incoming")  # noqa: S608  # our own names
     finally:

@@ -98,5 +98,7 @@ SCHEMA: Final = pa.schema(
 COLUMNS: Final = tuple(SCHEMA.names)
 LONG_COLUMNS: Final = ("attributes", "events", "content", "envelope", "exact", "request", "response")
 """The columns that decide how large a row is."""
+BLOOM_COLUMNS: Final = ("trace_id", "run_id")
+"""The columns that a reader looks single values up in."""
 NOT_COMPARED: Final = frozenset({"source", "difference"})
 """Columns that say nothing about the span itself: two copies may differ in them and still be equal."""

@@ -15,7 +15,7 @@ import duckdb
 from otel_replay.store import query
 from otel_replay.store.folder import Folder, Listing, day_of
 from otel_replay.store.journals import JournalRows, journal_paths, read_all
-from otel_replay.store.parquet import fault_point, group_of, sort_rows, table_of, write_table
+from otel_replay.store.parquet import fault_point, group_of, write_rows
 from otel_replay.store.parting import Parted, part
 from otel_replay.store.rows import Row
 
@@ -42,11 +42,7 @@ def add_rows(connection: duckdb.DuckDBPyConnection, folder: Folder, rows: Sequen
     for start_ns, group in _by_day(rows):
         parted = part_against(connection, listing, group)
         if parted.rows:
-            write_table(
-                table_of(sort_rows(parted.rows)),
-                folder.new_path(start_ns),
-                supersedes=parted.supersedes,
-            )
+            write_rows(parted.rows, folder.new_path(start_ns), supersedes=parted.supersedes)
 
 
 def _by_day(rows: Sequence[Row]) -> Iterable[tuple[int, list[Row]]]:
@@ -95,9 +91,7 @@ def _seal(connection: duckdb.DuckDBPyConnection, folder: Folder, journals: Seque
             listing = folder.listing()
             parted = part_against(connection, listing, rows)
             start = min(row["start_ns"] for row in rows)
-            write_table(
-                table_of(sort_rows(parted.rows)), folder.new_path(start), seals=names, supersedes=parted.supersedes
-            )
+            write_rows(parted.rows, folder.new_path(start), seals=names, supersedes=parted.supersedes)
         fault_point("before journals are removed")
         _remove(folder, names)
 

@@ -13,11 +13,15 @@ import pyarrow as pa
 
 from otel_replay.envelope import Recording
 from otel_replay.errors import NeverRecorded, StoreError
+from otel_replay.originals import now_ns
 from otel_replay.span import Span
-from otel_replay.store import query, runs
+from otel_replay.store import inspect, query, runs
+from otel_replay.store.compact import GRACE_S, Compaction, compact
 from otel_replay.store.folder import NOTES, SPANS, Folder, Listing
-from otel_replay.store.journals import JournalRows, read_all
+from otel_replay.store.inspect import StoreInfo, Verification
+from otel_replay.store.journals import JournalRows, journal_paths, read_all
 from otel_replay.store.notes import Note, read_notes, write_note
+from otel_replay.store.prune import Pruning, choose_runs, remove_runs, sizes_of
 from otel_replay.store.rows import Row, from_row, to_row
 from otel_replay.store.runs import RUN_COLUMNS, RunInfo
 from otel_replay.store.seal import add_rows, part_against, seal_journals
@@ -63,8 +67,10 @@ class Store:
     def write_rows(self, rows: Sequence[Row]) -> None:
         """Add rows that `to_row` made."""
         if rows:
-            with self._lock, self.folder.locked():
-                add_rows(self.connection, self.folder, rows)
+            with self._lock:
+                with self.folder.locked():
+                    add_rows(self.connection, self.folder, rows)
+                compact(self.connection, self.folder, small_only=True)
 
     def set_verdict(self, run_id: str, verdict: str) -> None:
         """Keep a verdict on a run. Raises UsageError for one that there is not, NeverRecorded for no such run."""
@@ -79,8 +85,69 @@ class Store:
 
     def seal(self, *, wait: bool = True) -> int:
         """Turn the journals of ended recorders into Parquet; returns how many. Raises StoreError."""
-        with self._lock, self.folder.locked(wait=wait) as ours:
-            return seal_journals(self.connection, self.folder) if ours else 0
+        with self._lock:
+            if not journal_paths(self.folder.journal):
+                return 0
+            with self.folder.locked(wait=wait) as ours:
+                sealed = seal_journals(self.connection, self.folder) if ours else 0
+            if sealed:
+                compact(self.connection, self.folder, small_only=True)
+            return sealed
+
+    # Keeping house ---------------------------------------------------------------------------------------
+    def compact(self, *, grace_s: float = GRACE_S) -> Compaction:
+        """Seal, take the files of each day together, and remove what was taken over longer than `grace_s` ago."""
+        with self._lock:
+            self.seal()
+            return compact(self.connection, self.folder, grace_s=grace_s)
+
+    def prune(
+        self,
+        *,
+        older_than_s: float | None = None,
+        max_bytes: int | None = None,
+        sample_passing: int | None = None,
+        dry_run: bool = False,
+    ) -> Pruning:
+        """Remove runs by age, by the store's size, and all but one in `sample_passing` of the passing ones.
+
+        Failing, pinned and running runs always stay. Spans of no run go by age alone.
+        """
+        with self._lock:
+            self.seal()
+            listed = self.runs()
+            listing = self.folder.listing()
+            before = sum(info.size for info in listing.files.values())
+            sizes = sizes_of(self.connection, listing)
+            going = choose_runs(
+                listed,
+                sizes,
+                total_bytes=before,
+                older_than_s=older_than_s,
+                max_bytes=max_bytes,
+                sample_passing=sample_passing,
+            )
+            loose, after = 0, before - sum(sizes.get(run_id, 0) for run_id in going)
+            if not dry_run and (going or older_than_s is not None):
+                limit = None if older_than_s is None else now_ns() - int(older_than_s * 1e9)
+                loose = remove_runs(self.connection, self.folder, going, loose_before_ns=limit)
+                after = sum(info.size for info in self.folder.listing().files.values())
+            return Pruning(
+                runs=tuple(going),
+                loose_spans=loose,
+                bytes_before=before,
+                bytes_after=after,
+                kept_failing=sum(run.verdict == "failed" for run in listed),
+                kept_pinned=sum(run.pinned for run in listed),
+            )
+
+    def verify(self) -> Verification:
+        """Check every file, row and exact form."""
+        return inspect.verify(self.folder)
+
+    def info(self) -> StoreInfo:
+        """Return what the store holds."""
+        return inspect.info(self.folder)
 
     def close(self) -> None:
         """Let go of the engine. What was written stays."""
