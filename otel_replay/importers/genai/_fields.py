@@ -194,6 +194,16 @@ def integrity_problems(span: Span, attributes: Mapping[str, object]) -> Iterator
             yield f"Logfire {what}: {orjson.dumps(field.value, default=str).decode()[:300]}"
 
 
+def spells_value(text: str) -> bool:
+    """True for text that JSON would read as a number, true, false or null."""
+    if len(text) > 400:
+        return False
+    try:
+        return not isinstance(orjson.loads(text), (str, list, dict))
+    except orjson.JSONDecodeError:
+        return False
+
+
 def as_int(value: object) -> int | None:
     """Return a whole number given as a number or as its text (some exports turn numbers into text); else None."""
     if isinstance(value, bool):

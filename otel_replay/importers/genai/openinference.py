@@ -74,11 +74,7 @@ def _model(source: Source) -> Call:
         if field.damage:
             call.damage.append(field.damage)
     _flattened(call, source)
-    if (
-        given.whole
-        and isinstance(given.value, dict)
-        and isinstance(given.value.get("messages", given.value.get("input")), list)
-    ):
+    if given.whole and isinstance(given.value, dict) and _is_request(given.value):
         call.request = dict(given.value)
         call.streamed = call.streamed or given.value.get("stream") is True
     elif given.whole and isinstance(given.value, list):
@@ -92,6 +88,11 @@ def _model(source: Source) -> Call:
         call.notes.append("output.value is text: read as the assistant's answer")
     _prompts(call, source)
     return call
+
+
+def _is_request(value: dict[str, Any]) -> bool:
+    """True for a vendor's whole request; frameworks put their own call's arguments there (`{"args": [...]}`)."""
+    return isinstance(value.get("messages"), list) or isinstance(value.get("input"), (list, str))
 
 
 def _responses_request(call: Call, given: list[Any], body: dict[str, Any]) -> None:

@@ -65,10 +65,10 @@ def _tool(source: Source) -> Call:
         given, result = source.read("input.value"), source.read("output.value")
     call = tool_call(source, NAME, name, given, result)
     call.setting = setting_for(source.scope)
-    if result.parsed and isinstance(source.attributes.get("gen_ai.tool.call.result"), str):
-        call.notes.append(
-            "gen_ai.tool.call.result is JSON text, read as the value; the tool may have returned the text"
-        )
+    if result.parsed:
+        call.notes.append(f"{result.key} is JSON text, read as the value; the tool may have returned the text")
+    elif isinstance(result.value, str) and _fields.spells_value(result.value):
+        call.notes.append(f"{result.key} is kept as text; the tool may have returned the value that it spells")
     return call
 
 

@@ -88,6 +88,8 @@ def _groups(calls: Sequence[Call], under: dict[str, list[Call]]) -> tuple[list[l
     for call in calls:
         if call.span.span_id not in inner:
             walk(call)
+    seen = {call.span.span_id for group in (*groups, wrappers) for call in group}
+    groups.extend([call] for call in calls if call.span.span_id not in seen)  # a cycle of parents has no outermost
     return groups, wrappers
 
 
