@@ -234,7 +234,12 @@ def deep_from_text(marked: str) -> Value:
 
 def attributes_to_json(attributes: Attributes, depth: int = 0) -> list[Json]:
     """Return the KeyValue list of `attributes`, in order."""
-    return [{"key": text.to_wire(key), "value": value_to_json(value, depth)} for key, value in attributes]
+    return [
+        {"key": text.to_wire(key), "value": value_to_json(value, depth)}
+        if key
+        else {"value": value_to_json(value, depth)}
+        for key, value in attributes
+    ]
 
 
 def attributes_from_json(items: Iterable[Any], depth: int = 0) -> Attributes:
