@@ -11,7 +11,9 @@ import datetime
 import decimal
 import enum
 import fractions
+import functools
 import inspect
+import operator
 import pathlib
 import types
 import typing
@@ -287,20 +289,17 @@ def _is_enum(cls: type) -> bool:
 
 def _make_subclass(cls: Any, base: Any, plain: Any) -> object:
     """Make an instance with the constructor of the built-in base, never that of the class."""
+    made: Any
     if base in (dict, OrderedDict, Counter, defaultdict):
-        made: Any = base.__new__(cls)
+        made = base.__new__(cls)
         if base is defaultdict:
             defaultdict.__init__(made, plain.default_factory)
         for key, item in plain.items():
             (OrderedDict if base is OrderedDict else dict).__setitem__(made, key, item)
         return made
-    if base in (list, set, deque):
-        made: Any = base.__new__(cls)
+    if base in (list, set, deque, bytearray):
+        made = base.__new__(cls)
         base.__init__(made, plain, *((plain.maxlen,) if base is deque else ()))
-        return made
-    if base is bytearray:
-        made = bytearray.__new__(cls)
-        bytearray.__init__(made, plain)
         return made
     if base in _NEW_FROM_ARGS:
         return _make_moment(cls, base, plain)
@@ -374,10 +373,13 @@ def _from_record(tree: dict[str, Tree], to: Decoder) -> object:
 def _pick_class(cls: type) -> EncodeFn | None:
     if issubclass(cls, type):
         return _class
-    return _generic if issubclass(cls, _GENERICS) else _typevar if cls is typing.TypeVar else None
+    if cls in _UNIONS:
+        return _union
+    return _generic if cls is types.GenericAlias else _typevar if cls is typing.TypeVar else None
 
 
-_GENERICS: tuple[Any, ...] = (types.GenericAlias, types.UnionType, type(typing.Optional[int]), type(typing.List[int]))  # noqa: UP006, UP045 - the old spellings have types of their own
+# Python before 3.14 spells a union in two types.
+_UNIONS: tuple[Any, ...] = (types.UnionType, type(typing.Optional[int]))  # noqa: UP045 - the other spelling
 
 
 def _is_value_class(cls: type) -> bool:
@@ -395,26 +397,31 @@ def _class(value: type, _: Encoder) -> Tree:
 
 @decodes("class")
 def _from_class(tree: dict[str, Tree], _: Decoder) -> object:
+    # Judged by what it is, not by the name that the record gives it: one class can have several.
     return names.resolve(tree.get("t"), _is_value_class, "class that may be served as a value")
 
 
+def _union(value: Any, to: Encoder) -> Tree:
+    tree = {"$": "union", "v": to.items(typing.get_args(value))}
+    return tree if type(value) is types.UnionType else {**tree, "typing": True}
+
+
+@decodes("union")
+def _from_union(tree: dict[str, Tree], to: Decoder) -> object:
+    args = to.decoded(tree, "v", list)
+    return typing.Union[tuple(args)] if tree.get("typing") else functools.reduce(operator.or_, args)  # noqa: UP007
+
+
 def _generic(value: Any, to: Encoder) -> Tree:
-    origin = typing.get_origin(value)
-    args = to.items(typing.get_args(value))
-    if origin in (typing.Union, types.UnionType):
-        return {"$": "union", "args": args}
-    return {"$": "generic", "t": to.value(origin), "args": args}
+    return {"$": "generic", "t": to.value(value.__origin__), "v": to.items(value.__args__)}
 
 
-@decodes("union", "generic")
+@decodes("generic")
 def _from_generic(tree: dict[str, Tree], to: Decoder) -> object:
-    args = tuple(to.decoded(tree, "args", list))
-    if tree["$"] == "union":
-        return typing.Union[args]  # noqa: UP007 - made at run time
     origin = to.value(tree.get("t"))
     if not isinstance(origin, type):
         raise Unservable("the recorded generic type is malformed: its origin is no class")
-    return types.GenericAlias(origin, args)
+    return types.GenericAlias(origin, tuple(to.decoded(tree, "v", list)))
 
 
 def _typevar(value: typing.TypeVar, _: Encoder) -> Tree:

@@ -12,7 +12,8 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
-from types import FunctionType, ModuleType, NoneType
+from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType
+from typing import Any
 
 from otel_replay.errors import Unservable
 
@@ -122,8 +123,8 @@ _VALUE_MODULES = frozenset(
 )
 _NOT_VALUES = frozenset(
     f"builtins:{name}"
-    for name in ("eval", "exec", "compile", "open", "input", "breakpoint", "__import__", "exit", "quit")
-) | {"types:FunctionType", "types:CodeType"}
+    for name in ("eval", "exec", "compile", "open", "input", "breakpoint", "__import__", "exit", "function", "code")
+) | {"types:FunctionType", "types:LambdaType", "types:CodeType"}
 
 
 def may_be_value(name: str) -> bool:
@@ -139,4 +140,10 @@ def may_be_value(name: str) -> bool:
 
 
 def is_function(thing: object) -> bool:
-    return isinstance(thing, FunctionType | type(len))
+    """True for functions written in Python or built in."""
+    return isinstance(thing, FunctionType | BuiltinFunctionType)
+
+
+def name_of_function(function: Any) -> str:
+    """Return "module:qualname" of a function, as it names itself."""
+    return f"{module_of(function)}:{function.__qualname__}"

@@ -374,7 +374,10 @@ def _from_pattern(tree: dict[str, Tree], to: Decoder) -> object:
 
 @encodes(types.FunctionType, types.BuiltinFunctionType)
 def _function(value: Any, _: Encoder) -> Tree:
-    name = f"{names.module_of(value)}:{value.__qualname__}"
+    owner = getattr(value, "__self__", None)
+    if not isinstance(owner, types.ModuleType | None):
+        raise Lost("a method that is bound to an object cannot be found again by name, so it is not kept")
+    name = names.name_of_function(value)
     if "<lambda>" in name or "<locals>" in name:
         raise Lost("a lambda or a function inside a function cannot be found again by name, so it is not kept")
     if not names.may_be_value(name) or names.find(name) is not value:
@@ -386,6 +389,7 @@ def _function(value: Any, _: Encoder) -> Tree:
 def _from_function(tree: dict[str, Tree], to: Decoder) -> object:
     name = to.part(tree, "t", str)
     found = names.find(name) if names.may_be_value(name) else None
-    if not names.is_function(found):
+    # Its own name must be the recorded one: `from os import system` puts os.system into any module.
+    if not names.is_function(found) or names.name_of_function(found) != name:
         raise Unservable(f"the recorded function {ascii(name)[1:-1][:200]} is not there, or may not be served")
     return found
