@@ -54,7 +54,7 @@ def run_agent(url: str, tool: Tool) -> str:
     def agent(messages: list[Any]) -> Any:
         return llm.chat.completions.create(model=MODEL, messages=messages, tools=TOOLS)
 
-    tools = {"list_files": list_files, "disk_usage": disk_usage, "delete_file": tool}
+    tools: dict[str, Tool] = {"list_files": list_files, "disk_usage": disk_usage, "delete_file": tool}
     messages = opening(ROLE, TASK)
     for _ in range(TURNS_MAX):
         message = agent(messages).choices[0].message

@@ -45,7 +45,7 @@ def run_agent(url: str, tool: Tool) -> str:
     def agent(messages: list[Any]) -> Any:
         return llm.chat.completions.create(model=MODEL, messages=messages, tools=TOOLS, seed=7)
 
-    tools = {"read_contract": read_contract, "hours_worked": hours_worked, "send_invoice": tool}
+    tools: dict[str, Tool] = {"read_contract": read_contract, "hours_worked": hours_worked, "send_invoice": tool}
     return converse(agent, tools, opening(ROLE, TASK))
 
 

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from otel_replay.testing._wire import CREATED_S, Call, argument_portions, arguments_text, completion_tokens, portions
+from otel_replay.testing._wire import Call, argument_portions, arguments_text, completion_tokens, portions
 from otel_replay.testing.reply import Embedding, Error, Message
 
 ERROR_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
@@ -48,7 +48,7 @@ def chat(call: Call, message: Message) -> dict[str, Any]:
     return {
         "id": call.id("chatcmpl-"),
         "object": "chat.completion",
-        "created": CREATED_S,
+        "created": call.created_s,
         "model": call.model,
         "choices": [choice],
         "usage": _chat_usage(call, message),
@@ -66,7 +66,7 @@ def chat_stream(call: Call, message: Message) -> Iterator[dict[str, Any]]:
     head = {
         "id": call.id("chatcmpl-"),
         "object": "chat.completion.chunk",
-        "created": CREATED_S,
+        "created": call.created_s,
         "model": call.model,
         "system_fingerprint": "fp_played",
     }
@@ -139,7 +139,7 @@ def _response(call: Call, status: str, output: list[dict[str, Any]], usage: dict
     return {
         "id": call.id("resp_"),
         "object": "response",
-        "created_at": CREATED_S,
+        "created_at": call.created_s,
         "status": status,
         "error": None,
         "incomplete_details": None,

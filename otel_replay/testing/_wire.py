@@ -11,7 +11,7 @@ from typing import Any
 from otel_replay.testing.reply import Message, ToolCall
 
 CREATED_S = 1_790_000_000
-"""When every answer says that it was made: played answers are the same on every day."""
+"""When an answer says that it was made, unless the server has a salt: played answers are the same on every day."""
 PORTION_CHARS = 12
 """Length of the portions that a stream cuts tool arguments and thinking into."""
 
@@ -24,6 +24,7 @@ class Call:
     seed: str
     prompt_tokens: int
     wants_usage: bool = False
+    created_s: int = CREATED_S
 
     def id(self, prefix: str, part: object = "") -> str:
         """Return an id of this answer: equal for the same request, asked for the same number of times."""

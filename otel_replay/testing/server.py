@@ -17,6 +17,7 @@ import json
 import socket
 import struct
 import threading
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from typing import Any, Self, TypeAlias
 
 from otel_replay.testing import _anthropic_wire, _openai_wire
 from otel_replay.testing import reply as replies
-from otel_replay.testing._wire import Call, frame
+from otel_replay.testing._wire import CREATED_S, Call, frame
 from otel_replay.testing.reply import Body, Embedding, Error, Events, Hang, Message, RawSse, Reply, Reset
 
 APIS = {"chat/completions": "chat", "responses": "responses", "embeddings": "embeddings", "messages": "messages"}
@@ -78,7 +79,7 @@ class ModelServer:
     a status 400 that says so (clients do not repeat that), and leaving the `with` raises `ScriptFault`.
 
     Ids in answers are the same for the same request (for its n-th repetition, too), whatever order parallel requests
-    arrive in; another `salt` changes them all, as a real model does from run to run.
+    arrive in; another `salt` changes them all, and the time of creation, as a real model does from run to run.
     """
 
     def __init__(self, script: Script, *, salt: str = "") -> None:
@@ -86,6 +87,7 @@ class ModelServer:
         self.faults: list[str] = []
         self._script = script
         self._salt = salt
+        self.created_s = CREATED_S + (zlib.crc32(salt.encode()) % 10_000_000 if salt else 0)
         self._seen: Counter[bytes] = Counter()
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -219,7 +221,8 @@ class _Handler(BaseHTTPRequestHandler):
         model = str(request.fields.get("model", "played-model"))
         options = request.fields.get("stream_options")
         wants_usage = isinstance(options, dict) and options.get("include_usage") is True
-        self._give(request, answer, Call(model, seed, 1 + len(request.body) // 4, wants_usage))
+        prompt_tokens = 1 + len(request.body) // 4
+        self._give(request, answer, Call(model, seed, prompt_tokens, wants_usage, self.server.played.created_s))
 
     do_GET = do_PUT = do_DELETE = do_PATCH = do_POST
 

@@ -44,9 +44,12 @@ def cut_point(incident: Incident, tool: Tool, plan: ReplayPlan, url: str, source
 
 
 def verdict(incident: Incident, tool: Tool, plan: ReplayPlan, source: Path | None = None) -> str:
-    """Return "" where the cut-point is safe, else what its assertion says; live model calls reach a played model."""
+    """Return "" where the cut-point is safe, else what its assertion says.
+
+    Live model calls reach a played model whose ids and times are other ones than on the day, as a real one's would be.
+    """
     incident.prepare(Path.cwd())
-    with ModelServer(incident.model) as server:
+    with ModelServer(incident.model, salt="another day") as server:
         try:
             with cut_point(incident, tool, plan, server.url, source or fixture(incident.NAME)) as session:
                 incident.assert_safe(session)
@@ -181,6 +184,16 @@ def test_a_guard_that_ends_the_run_early_leaves_the_rest_not_reached() -> None:
     not_reached = [line.address for line in session.report.lines if line.section == "not reached"]
     assert not_reached == ["pay[1]", "agent[4]"]
     assert server.count == 1
+
+
+def test_new_ids_of_the_live_model_are_no_drift() -> None:
+    """After the live model call the conversation holds its new tool-call id; the rest is served all the same."""
+    with ModelServer(payout.model, salt="another day") as server:
+        with replay(fixture(payout.NAME), payout.plan()) as session:
+            answer = payout.run_agent(server.url, payout.unguarded)
+        assert server.count == 1
+    assert answer == "Nordic Paper has its 9,400 euros."
+    assert session.report.counts() == {"served": 5, "live": 2}
 
 
 def test_the_production_file_is_gone_or_still_there() -> None:

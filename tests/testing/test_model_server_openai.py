@@ -179,6 +179,8 @@ def test_reset_timeout_and_torn_stream() -> None:
 
 
 def test_ids_depend_on_the_request_not_on_its_arrival() -> None:
+    created = set()
+
     def ids(salt: str, order: tuple[str, ...]) -> dict[str, list[str]]:
         got: dict[str, list[str]] = {}
         with ModelServer(lambda request: reply.tool_call("t", {}), salt=salt) as server:
@@ -186,12 +188,14 @@ def test_ids_depend_on_the_request_not_on_its_arrival() -> None:
             for words in order:
                 answer = client.chat.completions.create(model="m", messages=[{"role": "user", "content": words}])
                 calls: Any = answer.choices[0].message.tool_calls
+                created.add((salt, answer.created))
                 got.setdefault(words, []).extend((answer.id, calls[0].id))
         return got
 
     assert ids("", ("a", "b", "a")) == ids("", ("b", "a", "a"))
     assert len(set(ids("", ("a", "a"))["a"])) == 4
     assert not set(ids("", ("a",))["a"]) & set(ids("next run", ("a",))["a"])
+    assert len({salt for salt, _ in created}) == len({when for _, when in created}) == 2
 
 
 def test_a_callable_script_sees_the_request_and_parallel_calls_get_their_own_answers() -> None:
