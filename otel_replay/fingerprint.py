@@ -30,7 +30,7 @@ from otel_replay.paths import Path
 from otel_replay.redaction import Redacted
 
 RECIPE: Final = "1"
-TRANSPARENT: Final = frozenset("v text state extra private members".split())
+TRANSPARENT: Final = frozenset(("v", "text", "state", "extra", "private", "members"))
 """Members of a tagged value that add no step to a path."""
 _PLACEHOLDER: Final = re.compile(rb"\[redacted:[a-z0-9][a-z0-9-]*#\d+\]")
 _BOUNDARY: Final = re.compile(r'(?i)multipart/[a-z0-9.+-]+[^\r\n]*?boundary="?([^\s";,]{1,70})')

@@ -53,6 +53,9 @@ MODEL_ID_PATHS: Final = (
 """Where a model's own ids stand in the history that goes back to it. Never inside tool arguments."""
 
 
+_KEYS: Final = ("ignore", "normalise", "json_fields", "id_paths", "ignore_headers")
+
+
 @dataclass(frozen=True)
 class MatchRules:
     """What is left out or compared loosely. Empty rules still know the built-in headers and boundaries."""
@@ -79,9 +82,8 @@ class MatchRules:
         """
         parts: dict[str, tuple[str, ...]] = {}
         for key, value in table.items():
-            if key not in ("ignore", "normalise", "json_fields", "id_paths", "ignore_headers"):
-                raise UsageError(f"match rules have no key {key!r}; known are ignore, normalise, json_fields, id_paths, "
-                                 "ignore_headers")  # fmt: skip
+            if key not in _KEYS:
+                raise UsageError(f"match rules have no key {key!r}; known are {', '.join(_KEYS)}")
             if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
                 raise UsageError(f"the match rule {key} is a list of texts, not {value!r}")
             parts[key] = tuple(value)
@@ -137,7 +139,8 @@ class MatchRules:
     @cached_property
     def needles(self) -> tuple[bytes, ...]:
         """Bytes of which one stands in every text that a path, header or boundary rule could change."""
-        out = [b"[redacted:", b"oundary=", b"ontent-Disposition", b"ontent-disposition", b"eaders\"", b"EADERS\"", b"\"_meta\""]
+        out = [b"[redacted:", b"oundary=", b"ontent-Disposition", b"ontent-disposition"]
+        out += [b'eaders"', b'EADERS"', b'"_meta"']
         for rule in (*self.ignored_paths, *self.json_paths):
             names = [step for step in rule.steps if isinstance(step, str)]
             out.append(orjson.dumps(names[-1]) if names else b"")
@@ -196,7 +199,7 @@ HTTP: Final = MatchRules(json_fields=(*JSON_FIELDS, "$.body", "$.content"), sour
 
 
 class MatchBook:
-    """The rules of a project and its instruments, by instrument, kind and boundary. `rules(...)` merges what applies."""
+    """The rules of a project and its instruments, by instrument, kind and boundary."""
 
     __slots__ = ("_cache", "_parts")
 
@@ -206,7 +209,10 @@ class MatchBook:
 
     @classmethod
     def from_project(cls, table: Mapping[str, object]) -> MatchBook:
-        """Return the rules of `[tool.otel_replay.match]`; sub-tables `kind.NAME`, `boundary.NAME`, `instrument.NAME`."""
+        """Return the rules of `[tool.otel_replay.match]` and its tables `kind.X`, `boundary.X` and `instrument.X`.
+
+        Raises UsageError that names the bad rule.
+        """
         book = cls()
         general = {key: value for key, value in table.items() if key not in ("kind", "boundary", "instrument")}
         if general:

@@ -13,7 +13,9 @@ from otel_replay.errors import UsageError
 
 Path: TypeAlias = tuple[str | int, ...]
 
-_STEP: Final = re.compile(r"""(\.\.?)(\*|[^.\[\]"']+)|\[(\*|-?\d+)\]|\[(?:"((?:[^"\\]|\\.)*)"|'([^']*)')\]|(\.\.)(?=\[)""")
+_STEP: Final = re.compile(
+    r"""(\.\.?)(\*|[^.\[\]"']+)|\[(\*|-?\d+)\]|\[(?:"((?:[^"\\]|\\.)*)"|'([^']*)')\]|(\.\.)(?=\[)"""
+)
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_$-]+")
 _ANY: Final = object()
 _DEEP: Final = object()
@@ -65,7 +67,8 @@ def _parse(text: str) -> list[object]:
     while at < len(text):
         found = _STEP.match(text, at)
         if found is None:
-            raise UsageError(f"the path {text!r} cannot be read from {text[at:]!r} on; steps are .name, ..name, [0], [*]")
+            steps_are = "steps are .name, ..name, [0], [*]"
+            raise UsageError(f"the path {text!r} cannot be read from {text[at:]!r} on; {steps_are}")
         dots, name, index, double, single, deep = found.groups()
         if dots == ".." or deep:
             steps.append(_DEEP)

@@ -109,7 +109,8 @@ class Redactor:
             rules.paths = (*rules.paths, PathRule(_text(path, "path")))
         elif pattern is not None:
             regex = _regex(_text(pattern, "pattern"), name)
-            rules.patterns = (*rules.patterns, Pattern(_rules.rule_name(name or "pattern"), regex, min(regex.groups, 1)))
+            label = _rules.rule_name(name or "pattern")
+            rules.patterns = (*rules.patterns, Pattern(label, regex, min(regex.groups, 1)))
         elif function is not None:
             if not callable(function):
                 raise UsageError(f"the redaction function {function!r} cannot be called")
@@ -168,7 +169,9 @@ class Redactor:
         done = [self.redact(part, scope) for part in parts]
         return tuple(part for part, _ in done), tuple(hit for _, hits in done for hit in hits)
 
-    def redact_chunks(self, pieces: Sequence[str], scope: Scope | None = None) -> tuple[list[str], tuple[Redaction, ...]]:
+    def redact_chunks(
+        self, pieces: Sequence[str], scope: Scope | None = None
+    ) -> tuple[list[str], tuple[Redaction, ...]]:
         """Redact a text that came in pieces. They are joined first, so that a split secret goes whole.
 
         As many pieces come back; a piece that holds no part of a secret comes back as it was. The placeholder stands
@@ -241,9 +244,15 @@ class Redactor:
             return envelope
         grade = "exact, redacted" if envelope.grade == "exact" else envelope.grade
         return dataclasses.replace(
-            envelope, request=request.value, outcome=outcome, changed=changed, run_name=texts[0], notes=tuple(texts[1:]),
-            redactions=(*envelope.redactions, *found), grade=grade,
-        )  # fmt: skip
+            envelope,
+            request=request.value,
+            outcome=outcome,
+            changed=changed,
+            run_name=texts[0],
+            notes=tuple(texts[1:]),
+            redactions=(*envelope.redactions, *found),
+            grade=grade,
+        )
 
     # Inside --------------------------------------------------------------------------------------------------
 
@@ -309,12 +318,13 @@ def _path_scan(rule: PathRule) -> str:
 
 
 def _regex(pattern: str, name: str) -> re2._Regexp:
+    label = f"{name} = {pattern!r}" if name else repr(pattern)
     try:
         regex = _rules.compiled(pattern)
     except re2.error as error:
-        raise UsageError(f"the redaction pattern {name or pattern!r} is no regular expression of RE2: {error}") from error
+        raise UsageError(f"the redaction pattern {label} is no regular expression of RE2: {error}") from error
     if regex.match(b"") is not None:
-        raise UsageError(f"the redaction pattern {name or pattern!r} matches the empty text, so it would hit everywhere")
+        raise UsageError(f"the redaction pattern {label} matches the empty text, so it would hit everywhere")
     return regex
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from otel_replay.envelope import Payload, Redaction
 from otel_replay.redaction_text import Edit, apply
 from otel_replay.redaction_tree import Masker
 
-_MARKS = ("index", "output_index", "content_index", "item_id", "type", "id")
+Texts: TypeAlias = dict[tuple[object, ...], list[tuple[int, Any, Any]]]
+"""For each text, its pieces: the chunk, and the container and key where the piece stands."""
+_MARKS: Final = ("index", "output_index", "content_index", "item_id", "type", "id")
 """Members that tell which text a chunk carries on: parallel tool calls come mixed in one stream."""
 
 
@@ -47,7 +49,7 @@ def split_secrets(
     if len(payloads) < 2:
         return {}
     trees = [payload.tree() for payload in payloads]
-    texts: dict[tuple[object, ...], list[tuple[int, Any, Any]]] = {}
+    texts: Texts = {}
     whole = list(trees)
     for index in range(len(trees)):
         _gather(whole, index, index, (), texts)
@@ -66,9 +68,7 @@ def split_secrets(
     return {index: whole[index] for index in changed}
 
 
-def _gather(
-    holder: Any, key: Any, chunk: int, where: tuple[object, ...], texts: dict[tuple[object, ...], list[tuple[int, Any, Any]]]
-) -> None:
+def _gather(holder: Any, key: Any, chunk: int, where: tuple[object, ...], texts: Texts) -> None:
     """Collect the string leaves of one chunk under a key that is equal for the pieces of one text."""
     node = holder[key]
     if isinstance(node, str):

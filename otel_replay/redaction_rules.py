@@ -32,12 +32,16 @@ class TextRule(NamedTuple):
     check: Callable[[str], bool] | None = None
 
 
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Checks ----------------------------------------------------------------------------------------------------
 
-_TYPE_WORDS: Final = frozenset(
+_TYPE_WORDS: Final = _words(
     "string str number integer int float boolean bool null none nil true false object array required optional "
     "undefined unset empty missing invalid bearer basic yes no on off redacted hidden masked secret password passwd "
-    "token n/a tbd filtered removed enabled disabled scrubbed".split()
+    "token n/a tbd filtered removed enabled disabled scrubbed"
 )
 
 
@@ -164,34 +168,38 @@ def plain_name(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "").replace(" ", "").replace(".", "")
 
 
-SECRET_NAMES: Final = frozenset(
+SECRET_NAMES: Final = _words(
     "password passwd passphrase userpassword dbpassword newpassword oldpassword currentpassword passwordconfirmation "
     "secret clientsecret appsecret apisecret sharedsecret signingsecret webhooksecret consumersecret "
     "apikey xapikey apikeys apitoken accesstoken refreshtoken idtoken authtoken bearertoken sessiontoken "
     "oauthtoken accesstokensecret oauthtokensecret xauthtoken xaccesstoken csrftoken xsrftoken "
     "privatekey secretkey secretaccesskey awssecretaccesskey awssessiontoken accountkey sharedaccesskey "
-    "encryptionkey signingkey masterkey servicerolekey privatekeypem authorization proxyauthorization".split()
+    "encryptionkey signingkey masterkey servicerolekey privatekeypem authorization proxyauthorization"
 )
 """Exact names (see `plain_name`) whose value is a secret whatever it looks like."""
-MAYBE_NAMES: Final = frozenset("token auth pwd pass credential credentials otp jwt sas".split())
+MAYBE_NAMES: Final = _words("token auth pwd pass credential credentials otp jwt sas")
 """Names that are also words of daily life: their value must look random as well."""
 SECRET_ENDINGS: Final = tuple(
-    "_password _passwd _passphrase _secret _api_key _apikey _secret_key _access_key _secret_access_key "
-    "_access_token _auth_token _refresh_token _session_token _api_token _client_secret _private_key".split()
+    sorted(
+        _words(
+            "_password _passwd _passphrase _secret _api_key _apikey _secret_key _access_key _secret_access_key "
+            "_access_token _auth_token _refresh_token _session_token _api_token _client_secret _private_key"
+        )
+    )
 )
 """Endings of names such as DB_PASSWORD; the value must be one word."""
 
-HEADER_NAMES: Final = frozenset(
+HEADER_NAMES: Final = _words(
     "authorization proxy-authorization cookie set-cookie x-api-key api-key apikey x-goog-api-key x-auth-token "
     "x-access-token x-amz-security-token x-csrf-token x-xsrf-token x-session-token x-goog-iam-authorization-token "
     "x-vault-token x-gitlab-token private-token x-shopify-access-token x-functions-key ocp-apim-subscription-key "
     "x-rapidapi-key x-figma-token x-hub-signature x-hub-signature-256 x-secret-key x-client-secret x-amz-signature "
     "anthropic-api-key openai-api-key azure-api-key helicone-auth cf-access-client-secret cf-access-jwt-assertion "
-    "x-forwarded-access-token x-ms-token-aad-access-token authentication-info sec-websocket-protocol-token".split()
+    "x-forwarded-access-token x-ms-token-aad-access-token authentication-info sec-websocket-protocol-token"
 )
 COOKIE_HEADERS: Final = frozenset(("cookie", "set-cookie"))
-COOKIE_ATTRIBUTES: Final = frozenset(
-    "expires max-age domain path secure httponly samesite partitioned priority version comment".split()
+COOKIE_ATTRIBUTES: Final = _words(
+    "expires max-age domain path secure httponly samesite partitioned priority version comment"
 )
 
 # Running text ----------------------------------------------------------------------------------------------
@@ -217,7 +225,11 @@ TEXT_RULES: Final = (
     TextRule("bearer", r"(?i)\bbearer\s+([A-Za-z0-9._~+/=-]{8,})", _has_digit),
     TextRule("basic", r"(?i)\bbasic\s+([A-Za-z0-9+/]{8,}={0,2})", _basic),
     TextRule("jwt-signature", r"\beyJ[A-Za-z0-9_-]{6,}\.eyJ[A-Za-z0-9_-]{6,}\.([A-Za-z0-9_-]{16,})"),
-    TextRule("connection-secret", r"(?i)(?:^|[;\"'])\s*(?:password|pwd|accountkey|sharedaccesskey)\s*=\s*([^;\"'\s]+)", is_value),
+    TextRule(
+        "connection-secret",
+        r"(?i)(?:^|[;\"'])\s*(?:password|pwd|accountkey|sharedaccesskey)\s*=\s*([^;\"'\s]+)",
+        is_value,
+    ),
     TextRule("slack-webhook", r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/_-]{20,})"),
     TextRule("discord-webhook", r"discord(?:app)?\.com/api/webhooks/\d+/([A-Za-z0-9_-]{30,})"),
     TextRule("telegram-token", r"\b(?:bot)?(\d{8,10}:AA[A-Za-z0-9_-]{30,})"),
@@ -227,9 +239,8 @@ TEXT_RULES: Final = (
     TextRule("quoted-field", rf"(?i)[\"'][a-z0-9_.-]*{_NAMES}\\*[\"']\s*[:=]\s*[bu]?\\*[\"']([^\"'\\\s]+)", is_word),
     TextRule("assignment", rf"(?i)\b[a-z0-9_.-]*(?:{_NAMES}|token)\s*[=:]\s*{_QUOTE}({_BARE}{{8,}})", looks_random),
 )
-HEADER_TEXT: Final = (
-    r"(?im)(?:^|[\"'\\n])(" + "|".join(sorted(HEADER_NAMES, key=len, reverse=True)) + r")\\*[\"']?\s*:[ \t]*\\*[\"']?([^\r\n\"'\\]+)"
-)
+_HEADER_UNION: Final = "|".join(sorted(HEADER_NAMES, key=len, reverse=True))
+HEADER_TEXT: Final = rf"(?im)(?:^|[\"']|\\[nr])({_HEADER_UNION})\\*[\"']?\s*:[ \t]*\\*[\"']?([^\r\n\"'\\]+)"
 PRIVATE_KEY_BEGIN: Final = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 
 # The one scan ----------------------------------------------------------------------------------------------
@@ -240,9 +251,7 @@ _KEY_SCAN: Final = (
     r"|confirmation|authorization|credentials?|auth|pwd|pass|otp|pin|sid|jwt|sas|[\"' ]key)"
     r"[\"'\\]*\s*[:=]\s*[\"'\\\[]*[^\s\"'\\\[\]{},:=]"
 )
-_HEADER_SCAN: Final = (
-    r"(?i:" + "|".join(sorted(HEADER_NAMES, key=len, reverse=True)) + r")[\"'\\]*\s*[:,]"
-)
+_HEADER_SCAN: Final = rf"(?i:{_HEADER_UNION})[\"'\\]*\s*[:,]"
 _TEXT_SCANS: Final = (
     r"://[^\s/?#\"'<>\\]*@",
     r"(?i:[?&;#]|u0026|\")(?i:sig|signature|x-(?:amz|goog)-signature|code|sas|key|subscription-key)=",
@@ -285,12 +294,11 @@ def compiled(pattern: str) -> re2._Regexp:
 
 def rule_name(name: str) -> str:
     """Return a key or header name as the name of a rule: `X-Api-Key` and `x_api_key` give `x-api-key`."""
-    spaced = "".join(f"-{c.lower()}" if c.isupper() and i and name[i - 1].islower() else c.lower() for i, c in enumerate(name))
-    words = "".join(c if c.isascii() and c.isalnum() else "-" for c in spaced)
-    return "-".join(word for word in words.split("-") if word) or "secret"
+    spaced = re2.sub(r"([a-z0-9])([A-Z])", r"\1-\2", name).lower()
+    return re2.sub(r"[^a-z0-9]+", "-", spaced).strip("-") or "secret"
 
 
-_PROSE: Final = frozenset("the is are was must your this of a an be not required for to should has have and or with".split())
+_PROSE: Final = _words("the is are was must your this of a an be not required for to should has have and or with")
 
 
 def is_prose(text: str) -> bool:

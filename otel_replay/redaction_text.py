@@ -46,20 +46,22 @@ _TOKEN_UNION: Final = rules.compiled(
 )
 _TOKENS: Final = tuple((rules.compiled(f"{t.prefix}{t.tail}{{{t.least},}}"), t) for t in rules.TOKENS)
 _TEXT_PATTERNS: Final = tuple(Pattern(r.rule, rules.compiled(r.pattern), 1, r.check) for r in rules.TEXT_RULES)
+_JWT: Final = next(pattern for pattern in _TEXT_PATTERNS if pattern.rule == "jwt-signature")
 _HEADER_LINE: Final = rules.compiled(rules.HEADER_TEXT)
 _KEY_BEGIN: Final = re.compile(rules.PRIVATE_KEY_BEGIN.encode())
 _KEY_END: Final = re.compile(rules.PRIVATE_KEY_BEGIN.replace("BEGIN", "END").encode())
 _KEY_CHARS: Final = re.compile(rb"""[A-Za-z0-9+/=\s\\:,\-|>.@"'#()\[\]<]*""")
 _KEY_WORD: Final = re.compile(rb"[A-Za-z0-9+/=]{16,}")
 _KEY_GAP: Final = re.compile(
-    rb"""(?:\s|\\+[nrt]|["',+|>#]|(?<![^\s])\d{1,6}[\t :|.)]|(?:Proc-Type|DEK-Info|Version|Comment|Hash): ?[^\r\n\\]*)*"""
+    rb"""(?:\s|\\+[nrt]|["',+|>#]|(?<![^\s])\d{1,6}[\t :|.)]"""
+    rb"""|(?:Proc-Type|DEK-Info|Version|Comment|Hash): ?[^\r\n\\]*)*"""
 )
 _KEY_TOKEN: Final = re.compile(rb"[A-Za-z0-9+/=]+")
 KEY_BYTES_MAX: Final = 64 * 1024
 
 
 def private_keys(text: bytes) -> Iterator[Hit]:
-    """Yield each private key with its markers. Where the END is missing, the lines that can be key lines are its body."""
+    """Yield each private key with its markers. Where the END is missing, what can be key lines is its body."""
     at = 0
     while (begin := _KEY_BEGIN.search(text, at)) is not None:
         end = _end_of_key(text, begin)
@@ -118,9 +120,12 @@ def header_lines(text: bytes) -> Iterator[Hit]:
         value = text[start:end]
         for hit in header_value(name, value):
             part = value[hit.start : hit.end].decode("utf-8", "replace")
-            alone = found.start() == 0 or text[found.start() : found.start() + 1] in b"\r\n" or text[found.start() - 1] in b"\r\n"
-            if (alone and rules.is_word(part)) or rules.looks_random(part):
+            if rules.looks_random(part) or (_starts_line(text, found.start(1)) and rules.is_word(part)):
                 yield Hit(start + hit.start, start + hit.end, hit.rule)
+
+
+def _starts_line(text: bytes, at: int) -> bool:
+    return at == 0 or text[at - 1 : at] in (b"\n", b"\r")
 
 
 _COOKIE: Final = re.compile(rb"\s*([^=;\s]+)\s*=\s*([^;]*[^;\s])|\s*([^;\s]+)")
@@ -128,7 +133,7 @@ _SCHEME: Final = re.compile(rb"\s*([A-Za-z][A-Za-z0-9-]*)\s+(\S.*?)\s*", re.DOTA
 
 
 def header_value(name: str, value: bytes) -> list[Hit]:
-    """Return what is secret in the value of the header `name`: cookie values, credentials after their scheme, or all."""
+    """Return what is secret in a header's value: cookie values, credentials after their scheme, or all of it."""
     rule = rules.rule_name(name)
     if name in rules.COOKIE_HEADERS:
         return list(_cookies(value))
@@ -177,24 +182,28 @@ def find(
             return
         if b"PRIVATE KEY" in text:
             yield from private_keys(text)
-        yield from (hit for pattern in _TEXT_PATTERNS if pattern.rule == "jwt-signature" for hit in matches(pattern, text))
+        yield from matches(_JWT, text)
         yield from tokens(text)
-        for pattern in own:
+        for pattern in (*own, *_TEXT_PATTERNS):
             yield from matches(pattern, text)
-        for pattern in _TEXT_PATTERNS:
-            if pattern.rule != "jwt-signature":
-                yield from matches(pattern, text)
         yield from header_lines(text)
         if known is not None:
             for found in known.finditer(text):
-                yield Hit(*found.span(1), "known")
+                start, end = found.span(1)
+                yield Hit(start, end, "known")
 
     return choose(text, ranked())
 
 
+def signatures(text: bytes) -> list[Hit]:
+    """Return the signatures of the JWTs in a text."""
+    return list(matches(_JWT, text))
+
+
 def apply(text: bytes, edits: list[Edit]) -> bytes:
     """Return `text` with the edits made; they are in order and do not overlap."""
-    out, at = [], 0
+    out: list[bytes] = []
+    at = 0
     for start, end, new in edits:
         out += (text[at:start], new)
         at = end

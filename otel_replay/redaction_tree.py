@@ -22,10 +22,12 @@ from otel_replay.paths import Path, PathRule, show
 Tree: TypeAlias = Any
 Function: TypeAlias = "Callable[[str, object], object]"
 
-OPAQUE_TAGS: Final = frozenset("enum flag class generic union typevar lost function module constant".split())
+OPAQUE_TAGS: Final = frozenset(
+    ("enum", "flag", "class", "generic", "union", "typevar", "lost", "function", "module", "constant")
+)
 """Tags that name things of the program; nothing in them is a value of the user's."""
-TEXT_TAGS: Final = frozenset("str bytes bytearray memoryview path pattern".split())
-TRANSPARENT: Final = frozenset("v state extra private members".split())
+TEXT_TAGS: Final = frozenset(("str", "bytes", "bytearray", "memoryview", "path", "pattern"))
+TRANSPARENT: Final = frozenset(("v", "state", "extra", "private", "members"))
 """Members of a tag that add no step to a path."""
 _BOOKKEEPING: Final = frozenset(("$", "t", "set", "factory", "of"))
 _KNOWN_CHARS: Final = re.compile(r"[!#-\[\]-~]{8,200}")
@@ -233,18 +235,15 @@ class Masker:
             inside = self._json(raw, path)
             if inside is not None:
                 return inside
-        if b"\n" in raw and (lines := _JSON_LINE.search(raw)):
-            del lines
+        if b"\n" in raw and _JSON_LINE.search(raw):
             return self._lines(raw, path, name)
         return self._plain(raw, path, name)
 
     def _plain(self, raw: bytes, path: Path, name: str) -> list[texts.Edit]:
         hits: list[texts.Hit] = []
         if self.own.defaults and name:
-            hits = [h for h in _named(name, raw) if not texts.PLACEHOLDER.search(raw[h.start : h.end].decode("utf-8", "replace"))]
-            signatures = [h for h in texts.find(raw) if h.rule == "jwt-signature"]
-            if signatures:
-                hits = signatures
+            hits = [hit for hit in _named(name, raw) if b"[redacted:" not in raw[hit.start : hit.end]]
+            hits = texts.signatures(raw) or hits
         if not hits:
             hits = texts.find(raw, self.own.patterns, self.scope.known.regex, self.own.defaults)
         edits = []
@@ -377,7 +376,7 @@ class Splice:
         return found.start(1), found.end(1), found.group(1)
 
     def _value(self, old: Tree, new: Tree) -> None:
-        start, end, token = self._next()
+        start, _, token = self._next()
         mark = len(self._edits)
         if token == b"{":
             self._members(old, new)
