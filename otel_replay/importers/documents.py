@@ -93,13 +93,14 @@ def documents(file: BinaryIO, size: int) -> Iterator[Document]:
 
 def _is_lines(file: BinaryIO, size: int) -> bool:
     """True where the first line that holds anything is a document by itself and more follows."""
-    file.seek(0)
-    line = b"\n"
-    while line and not line.strip(_BLANK):
-        line = file.readline(IMPORT_SPAN_BYTES_MAX)
-    if not line.endswith(b"\n") or file.tell() >= size:
-        return False
-    stripped = line.strip(_BLANK)
+    start = end = 0
+    stripped = b""
+    while not stripped:
+        start, end = end, _line_end(file, end)
+        if end >= size or end - start > IMPORT_SPAN_BYTES_MAX:
+            return False
+        file.seek(start)
+        stripped = file.read(end - start).strip(_BLANK)
     if stripped[:1] + stripped[-1:] not in (b"{}", b"[]"):
         return False
     try:
@@ -107,6 +108,17 @@ def _is_lines(file: BinaryIO, size: int) -> bool:
     except ValueError:
         return False
     return bool(file.read(4096).strip())
+
+
+def _line_end(file: BinaryIO, start: int) -> int:
+    """Return the offset after the next line feed, without holding the line; the end of the file where none is."""
+    file.seek(start)
+    while chunk := file.read(_CHUNK):
+        at = chunk.find(b"\n")
+        if at >= 0:
+            return start + at + 1
+        start += len(chunk)
+    return start
 
 
 def _lines(file: BinaryIO) -> Iterator[Document]:

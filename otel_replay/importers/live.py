@@ -6,6 +6,7 @@ Source: Jaeger, `/api/traces/{id}`, `/api/traces?service=`, `/api/v3/traces`; Te
 
 from __future__ import annotations
 
+import base64
 import http.client
 import urllib.error
 import urllib.parse
@@ -58,10 +59,19 @@ def shown(address: str) -> str:
     return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
+def _basic(address: str) -> dict[str, str]:
+    """Return the header that a user and password in an address stand for."""
+    user, at, _ = urllib.parse.urlsplit(address).netloc.rpartition("@")
+    if not at:
+        return {}
+    return {"Authorization": "Basic " + base64.b64encode(urllib.parse.unquote(user).encode()).decode()}
+
+
 def fetch(address: str, headers: Mapping[str, str]) -> BinaryIO:
     """GET `address` as JSON and return the open answer. Raises ImportFault with the status and what was said."""
     _check(address)
-    request = urllib.request.Request(address, headers={"Accept": "application/json", **headers})  # noqa: S310 - checked
+    asked = {"Accept": "application/json", **_basic(address), **headers}
+    request = urllib.request.Request(shown(address), headers=asked)  # noqa: S310 - checked
     opener = urllib.request.build_opener(_SameHost)
     try:
         return cast(BinaryIO, opener.open(request, timeout=TIMEOUT_SECONDS))

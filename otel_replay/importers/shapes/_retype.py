@@ -11,6 +11,7 @@ import re
 from otel_replay.importers.result import Report
 from otel_replay.importers.shapes._common import INT64_MAX, parsed_text
 from otel_replay.span import Value
+from otel_replay.wire import text as wire_text
 
 _LISTS = re.compile(
     r"otel_replay\.envelope"
@@ -31,7 +32,12 @@ _INT_TEXT = re.compile(r"-?[0-9]{1,19}")
 
 def lists_only(key: str, value: str, report: Report) -> Value:
     """Return the list or map that the text of a key known to hold one spells (Jaeger keeps the scalars' types)."""
-    return parsed_text(value, report, key) if _LISTS.fullmatch(key) else value
+    if _LISTS.fullmatch(key):
+        return parsed_text(value, report, key)
+    if value.startswith(wire_text.PREFIX):
+        number = wire_text.int_from_wire(value)
+        return wire_text.from_wire(value) if number is None else number
+    return value
 
 
 def all_types(key: str, value: str, report: Report) -> Value:

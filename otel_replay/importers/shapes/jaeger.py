@@ -29,6 +29,7 @@ from otel_replay.importers.shapes._common import (
     whole,
 )
 from otel_replay.span import Attributes, Event, KeyValue, KeyValues, Link, Resource, Scope, Span, Value
+from otel_replay.wire import text as wire_text
 
 JS_INT_MAX = 2**53
 _KINDS = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
@@ -72,7 +73,7 @@ def one_span(
     raw: Any, processes: Mapping[str, Resource], report: Report, *, binary_is_hex: bool = False
 ) -> Iterator[Span]:
     """Yield the one span, or none where it can't be read (and tell the report)."""
-    name = text(table(raw).get("operationName"))
+    name = wire_text.from_wire(text(table(raw).get("operationName")))
     where = f"span {text(table(raw).get('spanID'))[:32]} {name[:80]!r}"
     try:
         yield _span(table(raw), name, processes, report, where, binary_is_hex)
@@ -189,7 +190,7 @@ def _dotted(tag: Any, report: Report) -> Iterator[KeyValue]:
 
 def _tags(raw: Any, report: Report, where: str, in_hex: bool) -> list[KeyValue]:
     return [
-        (text(table(tag).get("key")), _tag_value(table(tag), report, where, in_hex))
+        (wire_text.from_wire(text(table(tag).get("key"))), _tag_value(table(tag), report, where, in_hex))
         for tag in rows(raw)
         if isinstance(tag, dict)
     ]
@@ -254,7 +255,7 @@ def _span_json(span: Span, process: str) -> dict[str, Any]:
         "traceID": span.trace_id,
         "spanID": span.span_id,
         "flags": span.flags,
-        "operationName": span.name,
+        "operationName": wire_text.to_wire(span.name),
         "references": references,
         "startTime": span.start_ns // 1000,
         "duration": max(span.end_ns // 1000 - span.start_ns // 1000, 0),
@@ -292,12 +293,13 @@ def _field_tags(span: Span) -> Iterator[KeyValue]:
         yield "w3c.tracestate", span.trace_state
 
 
-def _tag(key: str, value: Value) -> dict[str, Any]:
+def _tag(name: str, value: Value) -> dict[str, Any]:
+    key = wire_text.to_wire(name)
     if isinstance(value, bool):
         return {"key": key, "type": "bool", "value": value}
     if isinstance(value, int):
         if abs(value) > INT64_MAX:
-            return {"key": key, "type": "string", "value": str(value)}
+            return {"key": key, "type": "string", "value": wire_text.int_to_wire(value)}
         return {"key": key, "type": "int64", "value": value if abs(value) <= JS_INT_MAX else str(value)}
     if isinstance(value, float):
         return {"key": key, "type": "float64", "value": value if math.isfinite(value) else str(value)}
@@ -309,14 +311,18 @@ def _tag(key: str, value: Value) -> dict[str, Any]:
 def plain_text(value: Value) -> str:
     """Return a value as Jaeger and Zipkin print it: text as it is, lists and maps as JSON text, null as ""."""
     if isinstance(value, str):
-        return value
+        return wire_text.to_wire(value)
+    if isinstance(value, float):
+        return repr(value)
     return "" if value is None else json_text(plain(value))
 
 
 def plain(value: Value) -> Any:
-    """Return a value as JSON types: bytes as base64, maps as objects (the last of a double key wins)."""
+    """Return a value as JSON types: bytes as base64, maps as objects (the last of a double key wins), NaN as ""."""
     if isinstance(value, KeyValues):
         return {key: plain(item) for key, item in value}
     if isinstance(value, tuple):
         return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return ""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value

@@ -26,6 +26,7 @@ from otel_replay.importers.shapes._common import (
 )
 from otel_replay.importers.shapes.jaeger import plain, plain_text
 from otel_replay.span import Attributes, Event, KeyValue, Link, Resource, Scope, Span, Value
+from otel_replay.wire import text as wire_text
 
 _KINDS = {"": 0, "SERVER": 2, "CLIENT": 3, "PRODUCER": 4, "CONSUMER": 5}
 _KIND_NAMES = {number: name for name, number in _KINDS.items() if name}
@@ -107,7 +108,7 @@ def _span(raw: Mapping[str, Any], shared: Mapping[tuple[str, str], str], report:
     return Span(
         trace_id=trace_id,
         span_id=span_id,
-        name=text(raw.get("name")),
+        name=wire_text.from_wire(text(raw.get("name"))),
         start_ns=start_ns,
         end_ns=start_ns + micros(raw.get("duration"), "duration"),
         parent_span_id=parent,
@@ -136,7 +137,7 @@ def _tags(
         elif key == "otel.status_code" or (key == "error" and value in ("true", "")):
             continue
         elif key in ("otel.status_description", "error"):
-            fields["status_message"] = value
+            fields["status_message"] = wire_text.from_wire(value)
         elif key in _SCOPE_KEYS:
             fields["scope_" + _SCOPE_KEYS[key]] = value
         elif key == "w3c.tracestate":
@@ -146,7 +147,7 @@ def _tags(
         elif key.startswith(_RESOURCE_KEYS):
             resource.append((key, value))
         else:
-            left.append((key, _retype.all_types(key, value, report)))
+            left.append((wire_text.from_wire(key), _retype.all_types(key, value, report)))
     return left, tuple(links), tuple(resource)
 
 
@@ -209,7 +210,7 @@ def _span_json(span: Span) -> dict[str, Any]:
     found: dict[str, Any] = {
         "traceId": span.trace_id,
         "id": span.span_id,
-        "name": span.name,
+        "name": wire_text.to_wire(span.name),
         "timestamp": span.start_ns // 1000,
         "duration": max(span.end_ns // 1000 - span.start_ns // 1000, 0),
         "localEndpoint": {"serviceName": text(service)},
@@ -233,7 +234,7 @@ def _pack(head: str, attributes: Attributes, of: Event | Link) -> str:
 def _text_tags(span: Span) -> Iterator[tuple[str, str]]:
     for key, value in (*span.resource.attributes, *_fields(span)):
         if key != "service.name":
-            yield key, plain_text(value)
+            yield wire_text.to_wire(key), plain_text(value)
     for number, link in enumerate(span.links):
         yield (
             f"otlp.link.{number}",
