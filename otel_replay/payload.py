@@ -32,7 +32,6 @@ __all__ = ["allow_packages", "decode", "encode", "plain", "register"]
 
 _FAMILIES = (arrays, classes, exceptions, http, models, refused, standard)
 _LEAVES = frozenset((str, int, bool, type(None)))
-_TEXT = frozenset((str,))
 _TOO_LARGE = f"it is larger than {PAYLOAD_BYTES_MAX // 1024 // 1024} MB"
 
 
@@ -75,47 +74,46 @@ def decode(payload: Payload) -> Any:
 
 def _fast(value: object) -> str | None:
     """Return the text of a value that is plain JSON all through, or None where the slow path must look."""
+    kind = type(value)
     try:
-        kind = type(value)
         if kind is list or kind is dict:
-            if _plain_nodes(value, 1) < 0:
+            if not _only_plain(value):
                 return None
         elif kind not in _LEAVES:
             return None
-        text = orjson.dumps(value)
-    except (TypeError, ValueError, RecursionError, RuntimeError):  # lone surrogates, long integers, changed while read
+        raw = orjson.dumps(value)  # refuses lone surrogates, longer integers, and keys that are not exactly str
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: another thread changed it while it was read
         return None
-    return text.decode() if len(text) <= PAYLOAD_BYTES_MAX else None
+    if len(raw) > PAYLOAD_BYTES_MAX or b'"$":' in raw:
+        return None
+    return raw.decode()
 
 
-def _plain_nodes(value: Any, depth: int) -> int:
-    """Return the number of nodes below a list or dict that is plain JSON all through; -1 where it may not be.
+def _only_plain(value: Any) -> bool:
+    """Return True for a list or dict that holds plain JSON all through, keys aside.
 
-    Exact types only: orjson alone writes tuples, enums, UUIDs and NaN without a word as something else.
+    Exact types only: orjson alone writes tuples, enums, UUIDs and NaN without a word as something else. Level by
+    level, so that depth and number are bounded also where a value contains itself.
     """
-    if depth > PAYLOAD_DEPTH_MAX:
-        return -1
-    count = len(value)
-    if type(value) is dict:
-        if not _TEXT.issuperset(map(type, value)) or "$" in value:
-            return -1
-        value = value.values()
-    if _LEAVES.issuperset(map(type, value)):
-        return count
-    for item in value:
-        kind = type(item)
-        if kind in _LEAVES:
-            continue
-        if kind is list or kind is dict:
-            below = _plain_nodes(item, depth + 1)
-            if below < 0:
-                return -1
-            count += below
-            if count > NODES_MAX:
-                return -1
-        elif kind is not float or not isfinite(item):
-            return -1
-    return count
+    level, nodes = [value], 0
+    for _ in range(PAYLOAD_DEPTH_MAX):
+        below: list[Any] = []
+        for holder in level:
+            nodes += len(holder)
+            if nodes > NODES_MAX:
+                return False
+            for item in holder.values() if type(holder) is dict else holder:
+                kind = type(item)
+                if kind in _LEAVES:
+                    continue
+                if kind is list or kind is dict:
+                    below.append(item)
+                elif kind is not float or not isfinite(item):
+                    return False
+        if not below:
+            return True
+        level = below
+    return False
 
 
 def _slow(value: object) -> Payload:

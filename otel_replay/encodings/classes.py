@@ -216,6 +216,8 @@ _BASES: tuple[Any, ...] = (
     *(pathlib.PosixPath, pathlib.WindowsPath, pathlib.PurePosixPath, pathlib.PureWindowsPath),
 )
 _BASES_BY_NAME: dict[str, Any] = {base.__name__: base for base in _BASES}
+# In tuples, not names: clock freezers replace every module attribute that is the real class.
+_DAY = (datetime.date,)
 _NEW_FROM_ARGS = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 
 
@@ -254,7 +256,7 @@ def _plain_moment(value: Any, base: Any) -> object:
     if base is datetime.timedelta:
         return base(value.days, value.seconds, value.microseconds)
     day = (value.year, value.month, value.day) if issubclass(base, datetime.date) else ()
-    if base is datetime.date:
+    if base in _DAY:
         return base(*day)
     return base(*day, value.hour, value.minute, value.second, value.microsecond, value.tzinfo, fold=value.fold)
 
@@ -314,7 +316,7 @@ def _make_moment(cls: Any, base: Any, plain: Any) -> object:
     if base is datetime.timedelta:
         return base.__new__(cls, plain.days, plain.seconds, plain.microseconds)
     day = (plain.year, plain.month, plain.day) if issubclass(base, datetime.date) else ()
-    if base is datetime.date:
+    if base in _DAY:
         return base.__new__(cls, *day)
     clock = (plain.hour, plain.minute, plain.second, plain.microsecond, plain.tzinfo)
     return base.__new__(cls, *day, *clock, fold=plain.fold)
