@@ -68,7 +68,7 @@ def _exception(value: BaseException, to: Encoder) -> Tree:
     state = state_of(value)
     if state:
         tree["state"] = to.state(state)
-    _chain(value, tree, to)
+    chain(value, tree, to)
     return tree
 
 
@@ -86,7 +86,8 @@ def _member(value: BaseException, name: str) -> object:
         return None
 
 
-def _chain(value: BaseException, tree: dict[str, Tree], to: Encoder) -> None:
+def chain(value: BaseException, tree: dict[str, Tree], to: Encoder) -> None:
+    """Add cause, context and suppression to the tree of an exception."""
     cause, context = value.__cause__, value.__context__
     if value.__suppress_context__ != (cause is not None):
         tree["suppress_context"] = value.__suppress_context__
@@ -124,7 +125,7 @@ def _from_exception(tree: dict[str, Tree], to: Decoder) -> object:
             getattr(_builtin_base(cls), name).__set__(made, item)
     if "state" in tree:
         set_state(made, to.decoded(tree, "state", dict))
-    _restore_chain(made, tree, to)
+    restore_chain(made, tree, to)
     return made
 
 
@@ -145,7 +146,8 @@ def _make(cls: Any, args: tuple[Any, ...]) -> BaseException:
     return made
 
 
-def _restore_chain(made: BaseException, tree: dict[str, Tree], to: Decoder) -> None:
+def restore_chain(made: BaseException, tree: dict[str, Tree], to: Decoder) -> None:
+    """The inverse of `chain`."""
     cause = _exception_or_none(tree, "cause", to)
     if cause is not None:
         made.__cause__ = cause

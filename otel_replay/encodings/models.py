@@ -11,7 +11,9 @@ import sys
 from typing import Any
 
 from otel_replay.encodings import names
-from otel_replay.encodings.core import Decoder, EncodeFn, Encoder, Tree, decodes, family
+from otel_replay.encodings.classes import set_state, state_of
+from otel_replay.encodings.core import Decoder, EncodeFn, Encoder, Lost, Tree, decodes, family
+from otel_replay.encodings.exceptions import chain, restore_chain
 from otel_replay.errors import Unservable
 
 
@@ -85,3 +87,49 @@ def _parametrized(origin: Any, args: tuple[Any, ...]) -> Any:
     if not isinstance(cls, type) or not _is_model(cls):
         raise Unservable(f"{names.readable(origin)} cannot be parametrized as recorded")
     return cls
+
+
+# Validation errors -----------------------------------------------------------------------------------------
+# Built in C, so neither copied nor pickled; made again from the list of errors that they tell.
+
+
+def _error_class() -> Any:
+    module = sys.modules.get("pydantic_core")
+    return vars(module).get("ValidationError") if module is not None else None
+
+
+@family(15)
+def _pick_validation_error(cls: type) -> EncodeFn | None:
+    return _validation_error if cls is _error_class() else None
+
+
+def _validation_error(value: Any, to: Encoder) -> Tree:
+    told = value.errors(include_url=False)
+    lines = [{key: line[key] for key in ("type", "loc", "input", "ctx") if key in line} for line in told]
+    mode = next((mode for mode in ("python", "json") if _says_the_same(value, lines, mode)), None)
+    if mode is None:
+        raise Lost("a validation error with errors of a custom type cannot be rebuilt")
+    tree: dict[str, Tree] = {"$": "validation-error", "title": to.value(value.title), "mode": mode}
+    tree["errors"] = to.items([to.hold(line) for line in lines])
+    tree["state"] = to.state(state_of(value))
+    chain(value, tree, to)
+    return tree
+
+
+def _says_the_same(value: Any, lines: list[dict[str, Any]], mode: str) -> bool:
+    try:
+        return str(_error_class().from_exception_data(value.title, lines, mode)) == str(value)
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+@decodes("validation-error")
+def _from_validation_error(tree: dict[str, Tree], to: Decoder) -> object:
+    cls = _error_class()
+    if cls is None:
+        raise Unservable("the record holds a pydantic validation error, and pydantic is not imported here")
+    lines, title = to.decoded(tree, "errors", list), to.decoded(tree, "title", str)
+    made = cls.from_exception_data(title, lines, to.part(tree, "mode", str))
+    set_state(made, to.decoded(tree, "state", dict))
+    restore_chain(made, tree, to)
+    return made

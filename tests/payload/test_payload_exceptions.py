@@ -8,11 +8,14 @@ import subprocess
 import sys
 import urllib.error
 from pathlib import Path
+from typing import Annotated
 
 import anthropic
 import httpx
 import httpx2
 import openai
+import pydantic
+import pydantic_core
 import pytest
 import requests
 
@@ -278,13 +281,37 @@ def test_rec12_a_long_chain_of_contexts_is_cut_and_a_circle_ends() -> None:
     assert "contains itself" in encode(a).reason
 
 
-def test_an_exception_that_is_built_in_c_is_named_when_it_is_recorded() -> None:
-    import pydantic
+class Order(pydantic.BaseModel):
+    symbol: str
+    quantity: Annotated[int, pydantic.Field(gt=0)]
 
-    class M(pydantic.BaseModel):
-        x: int
+    @pydantic.field_validator("symbol")
+    @classmethod
+    def known(cls, symbol: str) -> str:
+        if symbol == "?":
+            raise ValueError("no such symbol")
+        return symbol
 
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: Order(symbol="?", quantity=0),
+        lambda: Order(quantity="x"),
+        lambda: Order.model_validate_json('{"symbol": 1, "quantity": [1]}'),
+        lambda: Order.model_validate_json("{"),
+    ],
+)
+def test_validation_errors_come_back(ask) -> None:
     with pytest.raises(pydantic.ValidationError) as caught:
-        M(x="no")
-    payload = encode(caught.value)
-    assert "built in C" in payload.reason
+        ask()
+    caught.value.add_note("seen")
+    served = decode(encode(caught.value, strict=True))
+    assert type(served) is pydantic.ValidationError
+    assert str(served) == str(caught.value)
+    assert repr(served.errors()) == repr(caught.value.errors())
+    assert served.__notes__ == ["seen"]
+
+
+def test_an_exception_that_is_built_in_c_is_named_when_it_is_recorded() -> None:
+    assert "built in C" in encode(pydantic_core.PydanticCustomError("odd", "an odd error")).reason

@@ -160,6 +160,23 @@ def test_the_fast_and_the_slow_way_agree(value: object) -> None:
     assert (payload.encoding == "typed-json") == has_tag(orjson.loads(payload.text))
 
 
+NOT_PLAIN = [
+    (1,), {1}, math.nan, math.inf, 2**64, "\ud83d", kinds.Colour.RED, kinds.Level.LOW, kinds.Word.HELLO,
+    uuid.UUID(int=1),
+    dt.datetime(2026, 1, 1), dt.date(2026, 1, 1), kinds.Text("a"), kinds.Number(1), kinds.Items([1]), kinds.Table({}),
+    kinds.Row(1), {1: 1}, {"$": 1}, {kinds.Word.HELLO: 1}, {kinds.Text("k"): 1},
+    {"a": {"$": "tuple", "v": []}}, {None: 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", NOT_PLAIN, ids=ascii)
+def test_nothing_slips_through_the_fast_way(odd: object) -> None:
+    for value in (odd, [odd], [1, odd, "x"], {"a": odd}, {"a": [{"b": [odd]}, 1.5]}, [[], {}, [[odd]]]):
+        payload = encode(value, strict=True)
+        assert payload.encoding == "typed-json"
+        assert same(decode(payload), value)
+
+
 @settings(max_examples=30, deadline=None)
 @given(VALUES)
 def test_pq09_the_text_is_json_for_the_database(value: object) -> None:
