@@ -120,7 +120,7 @@ def from_openai(message: Mapping[str, Any]) -> Message:
         part = {"type": "tool_call_response", "id": identity, "response": content}
         return {"role": "tool", "parts": [part]}
     parts = _content_parts(content)
-    parts = [_anthropic_block(part) for part in parts]
+    parts = [anthropic_block(part) for part in parts]
     extra = message.get("additional_kwargs")
     calls = message.get("tool_calls") or (extra.get("tool_calls") if isinstance(extra, Mapping) else None)
     for call in calls if isinstance(calls, list) else ():
@@ -149,7 +149,8 @@ def _openai_call(call: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _anthropic_block(block: dict[str, Any]) -> dict[str, Any]:
+def anthropic_block(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a content block of Anthropic's (or Vercel's) as a part; others as they are."""
     kind = block.get("type")
     if kind == "tool_use":
         return {

@@ -63,10 +63,13 @@ def _class_of(name: str, vendor: str, status: int | None) -> tuple[str, bool]:
     return f"unknown:{name}" if _NAME.match(name) and name != "_OTHER" else "builtins:Exception", False
 
 
-def raised(fault: Fault, vendor: str, notes: list[str], server: str = "") -> Outcome:
-    """Return the outcome of a failed call: class and message, and where the client's class has them status and body."""
+def raised(fault: Fault, vendor: str, notes: list[str], server: str = "", status: int | None = None) -> Outcome:
+    """Return the outcome of a failed call: class and message, and where the client's class has them status and body.
+
+    `status` is the HTTP status where the span has it by itself.
+    """
     found = _STATUS_TEXT.search(fault.message)
-    status = int(found.group(1)) if found else None
+    status = int(found.group(1)) if found else status
     if status is None and _STATUS.match(fault.type):
         status = int(fault.type)
     name, known = _class_of(fault.type, vendor, status)
@@ -152,8 +155,14 @@ def outcome_of(call: Call, response: object, reason: str) -> Outcome:
     """Return the outcome. Of a call that may not be served the value is kept for looking at, and the kind is lost."""
     if call.fault is not None:
         vendor = _vendor.vendor_of(call) if call.role == "model" else ""
-        server = next((value for key, value in call.span.attributes if key == "server.address"), None)
-        outcome = raised(call.fault, vendor, call.notes, server if isinstance(server, str) else "")
+        server, status = call.span.get("server.address"), call.span.get("http.response.status_code")
+        outcome = raised(
+            call.fault,
+            vendor,
+            call.notes,
+            server if isinstance(server, str) else "",
+            status if isinstance(status, int) and status >= 400 else None,
+        )
     else:
         outcome = Outcome("returned", payload(response))
         if outcome.value.lost and not reason:

@@ -14,6 +14,8 @@ OPENAI_COMPLETIONS = "openai.completions"
 ANTHROPIC = "anthropic.messages"
 
 _OPENAI_PROVIDERS = ("openai", "azure", "az.ai.openai", "azure.ai.openai", "azure_openai")
+_RESPONSES_NAMES = ("openai.response", "Responses API", "Response")
+"""Span names of OpenLLMetry, Logfire and OpenInference for the Responses API: all that a failed call shows of it."""
 _MODELS = (("claude", "anthropic"), ("gpt-", "openai"), ("o1", "openai"), ("o3", "openai"), ("o4", "openai"),
            ("chatgpt", "openai"), ("text-embedding", "openai"), ("gemini", "gcp.gemini"))  # fmt: skip
 
@@ -76,5 +78,6 @@ def _is_responses(call: Call) -> bool:
         or call.response_id.startswith("resp_")
         or body.get("object") == "response"
         or isinstance(body.get("output"), list)
+        or call.span.name.startswith(_RESPONSES_NAMES)
         or (call.request is not None and "input" in call.request and "messages" not in call.request)
     )

@@ -61,12 +61,15 @@ def best_reading(source: Source) -> Call | None:
     for other in found:
         if other is not best and (other.role == best.role or "model" not in (other.role, best.role)):
             fill(best, other)
+    if best.operation == "embeddings" and best.role == "model" and not best.has_output:
+        best.setting = "use an instrumentation that keeps vectors: OpenInference does"
     return best
 
 
 def after(calls: Sequence[Call], notes: list[str]) -> list[Call]:
     """Join what a convention spreads over several spans, and find the tools among plain function spans."""
     found = logfire.join_streams(list(calls), notes)
+    openllmetry.restore_call_ids(found)
     asked = {str(part.get("name")) for call in found for part in _asked(call)}
     for call in found:
         if call.role == "structure" and call.name in asked and call.span.parent_span_id:

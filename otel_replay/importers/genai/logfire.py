@@ -6,14 +6,20 @@ and `response_data` the message. What it scrubs or shortens it lists in `logfire
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Mapping
 from typing import Any
+
+import orjson
 
 from otel_replay.importers.genai import _fields, _messages, otel_genai
 from otel_replay.importers.genai._call import Call, Source, model_call, structure, take_io
 
 NAME = "Logfire"
 SETTING = "use logfire.instrument_openai or instrument_anthropic: they always capture content"
+_REPR = re.compile(r"(Text|Thinking|RedactedThinking|ToolUse)Block\(")
+_REPR_CHARS_MAX = 100_000
 _STREAM_END = "streaming response from "
 
 
@@ -39,6 +45,7 @@ def _model(source: Source, request: dict[str, Any]) -> Call:
     call.model = call.model or str(request.get("model") or "")
     call.joins = source.text("logfire.msg_template").startswith(_STREAM_END)
     otel_genai.fill_messages(call, source.attributes)
+    _restore_blocks(call)
     if isinstance(request.get("messages"), list) or "input" in request:
         call.request = request
         call.streamed = call.streamed or request.get("stream") is True
@@ -48,6 +55,35 @@ def _model(source: Source, request: dict[str, Any]) -> Call:
     if response.whole and isinstance(response.value, dict):
         _old_response(call, response.value)
     return call
+
+
+def _restore_blocks(call: Call) -> None:
+    """Read Anthropic's content blocks that Logfire 5.4 wrote as their Python repr (`TextBlock(text='...')`)."""
+    for message in call.messages or ():
+        for index, part in enumerate(message["parts"]):
+            text = part.get("content")
+            if isinstance(text, str) and _REPR.match(text):
+                block = _block(text)
+                if block is None:
+                    call.damage.append("a content block of an earlier turn is a Python repr that cannot be read")
+                    return
+                message["parts"][index] = _messages.anthropic_block(block)
+                call.notes.append("content blocks of earlier turns are read from their Python repr")
+
+
+def _block(text: str) -> dict[str, Any] | None:
+    """Return the keyword arguments of `Name(key=literal, ...)`; None where it is anything else. Nothing is run."""
+    if len(text) > _REPR_CHARS_MAX:
+        return None
+    try:
+        tree = ast.parse(text, mode="eval").body
+        if not isinstance(tree, ast.Call):
+            return None
+        found = {word.arg: ast.literal_eval(word.value) for word in tree.keywords if word.arg}
+        orjson.dumps(found)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def _old_response(call: Call, data: Mapping[str, Any]) -> None:

@@ -128,10 +128,7 @@ def _prompts(call: Call, source: Source) -> None:
 
 
 def _flattened(call: Call, source: Source) -> None:
-    damage = len(call.damage)
     call.messages = _list(call, source, "llm.input_messages")
-    if len(call.damage) > damage:
-        call.messages = None  # a conversation with holes is no request
     call.answers = _list(call, source, "llm.output_messages")
     tools = []
     for item in _fields.indexed(source.attributes, "llm.tools").items:
@@ -143,8 +140,10 @@ def _flattened(call: Call, source: Source) -> None:
 
 def _list(call: Call, source: Source, prefix: str) -> list[Message] | None:
     entries = _fields.indexed(source.attributes, prefix)
-    if entries.missing:
+    side = "input" if prefix == "llm.input_messages" else "output"
+    if entries.missing and not value_field(source, side).whole:
         call.damage.append(f"{prefix}: messages {_fields.ranges(entries.missing)} are missing")
+        return None  # a conversation with holes is no conversation
     call.notes.extend(f"{index}: absurd index, left out" for index in entries.ignored)
     found = [_message(item) for item in entries.items]
     return found or None

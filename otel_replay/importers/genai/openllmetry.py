@@ -6,7 +6,7 @@ older keys too, with the tool calls as JSON in `content`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from otel_replay.importers.genai import _fields, _messages, otel_genai
@@ -81,6 +81,34 @@ def _message(item: Mapping[str, object]) -> Message:
     if item.get("finish_reason"):
         wire["finish_reason"] = item["finish_reason"]
     return _messages.from_openai(wire)
+
+
+def restore_call_ids(calls: Sequence[Call]) -> None:
+    """Give tool calls of the Responses API their call id again, from the request in which the agent sent them back.
+
+    OpenLLMetry 0.62 records the item's id ("fc_...") in its place; tool and arguments must be equal.
+    """
+    for index, call in enumerate(calls):
+        for part in _lost_ids(call):
+            later = (
+                sent for other in calls[index + 1 :] for message in other.messages or () for sent in message["parts"]
+            )
+            twin = next((sent for sent in later if _same_tool_call(part, sent)), None)
+            if twin is not None:
+                part["id"] = twin["id"]
+                call.notes.append(f"the call id {twin['id']} is from the request that sent the call back")
+
+
+def _lost_ids(call: Call) -> list[dict[str, Any]]:
+    parts = [part for message in call.answers or () for part in message["parts"]]
+    return [part for part in parts if part.get("type") == "tool_call" and str(part.get("id")).startswith("fc_")]
+
+
+def _same_tool_call(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    if other.get("type") != "tool_call" or str(other.get("id")).startswith("fc_") or not other.get("id"):
+        return False
+    texts = [_messages.json_text(part.get("arguments")) for part in (one, other)]
+    return one.get("name") == other.get("name") and texts[0] == texts[1]
 
 
 def _linked(messages: list[Message]) -> list[Message]:

@@ -17,6 +17,10 @@ CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY (SPAN_AN
 _DETAILS = "gen_ai.client.inference.operation.details"
 _STRUCTURE = ("invoke_agent", "create_agent", "invoke_workflow", "plan")
 _MODEL = ("chat", "text_completion", "generate_content", "embeddings")
+_OFFICIAL = tuple(
+    f"opentelemetry.instrumentation.{name}" for name in ("genai.", "openai_v2", "google_genai", "vertexai", "botocore")
+)
+"""Scopes of OpenTelemetry's own instrumentations; the others below that name are OpenLLMetry's."""
 _SETTINGS = {
     "com.anthropic.sdk.python": "ANTHROPIC_OPEN_TELEMETRY_TRACES_CONTENT_MODE=full",
     "pydantic-ai": "InstrumentationSettings(include_content=True)",
@@ -34,7 +38,7 @@ def matches(source: Source) -> bool:
 
 def setting_for(scope: str) -> str:
     """Return the switch that keeps content off the spans of this scope."""
-    if "traceloop" in scope or scope.endswith(".v1"):
+    if scope.startswith("opentelemetry.instrumentation.") and not scope.startswith(_OFFICIAL):
         return "TRACELOOP_TRACE_CONTENT=true"
     if scope.startswith("openinference"):
         return "OPENINFERENCE_HIDE_INPUTS=false, OPENINFERENCE_HIDE_OUTPUTS=false"
@@ -146,7 +150,7 @@ def openai_tool(tool: object) -> object:
     """Return a tool definition in OpenAI's form: the conventions stand it flat, OpenAI under `function`."""
     if not isinstance(tool, Mapping) or tool.get("type") not in (None, "function") or "function" in tool:
         return tool
-    function = {key: value for key, value in tool.items() if key != "type"}
+    function = {key: value for key, value in tool.items() if key != "type" and value is not None}
     return {"type": "function", "function": function}
 
 

@@ -76,6 +76,8 @@ def request_of(call: Call, boundary: str) -> dict[str, Any] | None:
     else:
         found["messages"] = _messages.to_openai(call.messages, call.notes)
     found.update(call.params)
+    if boundary == _vendor.OPENAI_CHAT and "max_tokens" in call.params:
+        call.notes.append("max_tokens may have been max_completion_tokens: the record has one name for both")
     if call.tools:
         found["tools"] = _tools(call.tools, boundary)
     if call.streamed:
@@ -90,6 +92,8 @@ def _completed(call: Call, request: dict[str, Any]) -> dict[str, Any]:
         request = {"model": call.model, **request}
     if call.tools and "tools" not in request and "contents" not in request:
         request["tools"] = call.tools
+    if call.streamed and "stream" not in request and "contents" not in request:
+        request["stream"] = True
     return request
 
 
@@ -316,7 +320,10 @@ def _responses_body(call: Call) -> dict[str, Any]:
             "input_tokens": asked,
             "output_tokens": answered,
             "total_tokens": call.usage.get("total", asked + answered),
-            "input_tokens_details": {"cached_tokens": call.usage.get("cached", 0)},
+            "input_tokens_details": {
+                "cached_tokens": call.usage.get("cached", 0),
+                "cache_write_tokens": invented.give("usage.input_tokens_details.cache_write_tokens", 0),
+            },
             "output_tokens_details": {"reasoning_tokens": call.usage.get("reasoning", 0)},
         }
     call.notes.extend(invented.note())

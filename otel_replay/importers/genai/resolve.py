@@ -5,7 +5,8 @@ Rules, by nesting and scope, never by name alone:
   whole and differ in response id or answer, or the upper one holds several: then the upper one only wraps.
 - A tool span directly under a tool span of the same tool, from another scope (or MCP), with the same arguments as far
   as both have them, is the same call.
-- Siblings are always two calls, however equal their content: nothing nests them.
+- Siblings with content are always two calls, however equal: nothing nests them. A sibling without any content, of
+  another scope, echoes the call with its response id (or, failing ids, the one around its time).
 Of one call's spans the innermost with full content speaks; the others fill what it lacks.
 """
 
@@ -27,7 +28,7 @@ def resolve(tree: Tree, calls: Sequence[Call]) -> tuple[list[Call], list[str]]:
             under.setdefault(above.span.span_id, []).append(call)
     groups, wrappers = _groups(calls, under)
     notes: list[str] = []
-    found = [_spoken(group, notes) for group in groups]
+    found = [_spoken(group, notes) for group in _with_echoes(groups)]
     for call in wrappers:
         count = len(under[call.span.span_id])
         notes.append(f"{_label(call)} wraps {count} calls and is not counted as one")
@@ -91,6 +92,43 @@ def _groups(calls: Sequence[Call], under: dict[str, list[Call]]) -> tuple[list[l
     seen = {call.span.span_id for group in (*groups, wrappers) for call in group}
     groups.extend([call] for call in calls if call.span.span_id not in seen)  # a cycle of parents has no outermost
     return groups, wrappers
+
+
+def _with_echoes(groups: list[list[Call]]) -> list[list[Call]]:
+    """Put spans that only echo another's call into its group.
+
+    An instrumentation that doesn't make its span current gets the SDK's own span beside it, not below it. An echo is a
+    model span without any content, of another scope: it has the same response id, or (where one has none) the same
+    parent and model, and lies within the other's time.
+    """
+    echoes = [group for group in groups if len(group) == 1 and _is_empty(group[0])]
+    others = [group for group in groups if not (len(group) == 1 and _is_empty(group[0]))]
+    kept: list[list[Call]] = []
+    taken: set[str] = set()
+    for echo in echoes:
+        fitting = [group for group in others if _echoes(echo[0], group[-1]) and group[0].span.span_id not in taken]
+        if not fitting:
+            kept.append(echo)
+            continue
+        nearest = max(fitting, key=lambda group: (bool(group[-1].response_id), group[-1].span.start_ns))
+        taken.add(nearest[0].span.span_id)
+        nearest.append(echo[0])
+    return others + kept
+
+
+def _is_empty(call: Call) -> bool:
+    return call.role == "model" and not (call.has_input or call.has_output or call.damage)
+
+
+def _echoes(echo: Call, call: Call) -> bool:
+    if call.role != "model" or call.span.scope.name == echo.span.scope.name:
+        return False
+    if echo.response_id and call.response_id:
+        return echo.response_id == call.response_id
+    if (echo.fault is None) != (call.fault is None) or echo.span.parent_span_id != call.span.parent_span_id:
+        return False
+    within = call.span.start_ns <= echo.span.start_ns and echo.span.end_ns <= call.span.end_ns
+    return within and echo.model == call.model
 
 
 def _spoken(group: list[Call], notes: list[str]) -> Call:
