@@ -1,0 +1,277 @@
+"""`record` and `replay`: the only place that joins drivers, recorders, stores and exporters."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace as _replace
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from otel_replay import carry, originals, payload, sources
+from otel_replay import settings as _settings
+from otel_replay.envelope import Recording, Run
+from otel_replay.faults import Faults
+from otel_replay.fingerprint import fingerprint
+from otel_replay.match_rules import MatchBook, MatchRules
+from otel_replay.otel.recorder import Recorder
+from otel_replay.otel.tracing import Tracing, sdk_provider
+from otel_replay.redaction import Redactor
+from otel_replay.replay.driver import ReplayDriver
+from otel_replay.replay.plan import OnDrift, ReplayPlan, plan_from, resolve
+from otel_replay.replay.tape import Tape
+from otel_replay.replaying import ReplaySession
+from otel_replay.session import Session
+
+__all__ = ["RecordedRun", "ReplayPlan", "ReplaySession", "record", "replay"]
+
+_PINNED_PACKAGES = ("openai", "anthropic", "langgraph", "langchain-core", "openai-agents", "pydantic-ai", "litellm")
+
+
+class RecordedRun:
+    """A run while it is recorded: what `with record(...) as run` gives."""
+
+    def __init__(self, run: Run, session: Session, recorder: Recorder, *, ambient: bool = False) -> None:
+        self._run = run
+        self._session = session
+        self._recorder = recorder
+        self._ambient = ambient
+        self._open = False
+
+    @property
+    def id(self) -> str:
+        """The run's id: 32 hex characters. Any beginning of it that is unique names the run."""
+        return self._run.run_id
+
+    @property
+    def name(self) -> str:
+        return self._run.name
+
+    @property
+    def trace_id(self) -> str:
+        """The trace that the run's spans are in, as 32 hex characters; "" before the run has begun."""
+        return self._recorder.run.trace_id
+
+    @property
+    def faults(self) -> Mapping[str, int]:
+        """How often each step of the recorder failed so far."""
+        return dict(self._recorder.faults.counts)
+
+    def answer(self, value: object) -> None:
+        """Keep the run's final answer; a replay in which nothing is live compares its own with it."""
+        with self._recorder.faults.contained("answer"):
+            redacted, _hits = self._recorder.redactor.redact(payload.encode(value))
+            self._run = _replace(self._run, answer=redacted.value)
+
+    def verdict(self, verdict: str) -> None:
+        """Say how the run ended: "passed", "failed" or "unknown"."""
+        self._run = _replace(self._run, verdict=verdict)
+
+    def __enter__(self) -> RecordedRun:
+        carry.install()
+        self._recorder.start()
+        self._session.activate(ambient=self._ambient)
+        self._open = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._session.deactivate()
+        carry.uninstall()
+        if error is not None and not (isinstance(error, SystemExit) and not error.code):
+            with self._recorder.faults.contained("error"):
+                text, _hits = self._recorder.redactor.redact_text(f"{type(error).__name__}: {error}")
+                self._run = _replace(self._run, error=text, verdict="failed")
+        with self._recorder.faults.contained("run end"):
+            self._recorder.finish(self._run)
+
+    async def __aenter__(self) -> RecordedRun:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, traceback)
+
+
+def record(
+    name: str = "",
+    *,
+    store: str | os.PathLike[str] | None = None,
+    tracer_provider: Any = None,
+    pins: Mapping[str, object] | None = None,
+    strict: bool | None = None,
+    redactor: Redactor | None = None,
+) -> RecordedRun:
+    """Record the run inside the `with` (or `async with`).
+
+    Crossings go to the journal of `store` (default `.otel-replay/`), and as spans through `tracer_provider` (default:
+    the program's own, where it has set one up). `pins` are facts to keep on the run. Raises nothing that the agent
+    would see; with `strict` faults of the recorder raise, for tests.
+    """
+    settings = _settings.load()
+    strict = settings.strict if strict is None else strict
+    faults = Faults(strict=strict)
+    run = Run(
+        run_id=originals.new_run_id(), name=_text(name), start_ns=originals.now_ns(), pins={**environment_pins(), **(pins or {})}
+    )
+    recorder = _recorder(
+        run,
+        settings,
+        faults,
+        folder=Path(store if store is not None else settings.store) / "journal",
+        provider=tracer_provider,
+        redactor=redactor,
+    )
+    return RecordedRun(run, Session(recorder, run_id=run.run_id, name=run.name, faults=faults), recorder)
+
+
+def replay(
+    source: str | os.PathLike[str] | Recording,
+    plan: ReplayPlan | None = None,
+    *,
+    store: str | os.PathLike[str] | None = None,
+    run: str = "",
+    on_drift: OnDrift | None = None,
+    allow_incomplete: bool = False,
+    tracer_provider: Any = None,
+    redactor: Redactor | None = None,
+    keep: bool = False,
+    headers: Mapping[str, str] | None = None,
+) -> ReplaySession:
+    """Serve a recording to the code inside the `with` (or `async with`).
+
+    `source` is a run's name or id, a file, a folder, a store, an address of Jaeger or Tempo, or a Recording. Without a
+    `plan` everything is served. With `keep` the replay is itself kept as a run in `store`. The replay's spans go
+    through `tracer_provider` (default: the program's own), linked to the recorded ones. Leaving the context raises
+    Diverged and its kin where anything went apart.
+    """
+    settings = _settings.load()
+    recording = sources.load(source, store=store, run=run, headers=headers, settings=settings)
+    sources.require_usable(recording, allow_incomplete=allow_incomplete)
+    chosen = plan_from(plan)
+    if on_drift is not None:
+        chosen = _replace(chosen, on_drift=on_drift)
+    tape = Tape(recording)
+    resolved = resolve(chosen, tape)
+    faults = Faults(strict=settings.strict)
+    own = Run(
+        run_id=originals.new_run_id(),
+        name=recording.run.name,
+        start_ns=originals.now_ns(),
+        mode="replay",
+        replay_of=recording.run.run_id,
+        pins=environment_pins(),
+    )
+    folder = Path(store if store is not None else settings.store) / "journal" if keep else None
+    redactor = redactor or _redactor(settings)
+    recorder = _recorder(own, settings, faults, folder=folder, provider=tracer_provider, redactor=redactor)
+    driver = ReplayDriver(
+        tape,
+        resolved,
+        recorder=recorder,
+        redactor=redactor,
+        rules_for=_rules(settings),
+        key_of_request=fingerprint,
+    )
+    session = Session(driver, run_id=own.run_id, name=recording.run.name, faults=faults)
+    session.raises_when_late = True
+    notes = [] if recording.complete else [f"incomplete recording: {text}" for text in sources.incompleteness(recording)]
+    return ReplaySession(session, driver, recorder, recording, notes)
+
+
+def _recorder(
+    run: Run,
+    settings: _settings.Settings,
+    faults: Faults,
+    *,
+    folder: Path | None,
+    provider: Any,
+    redactor: Redactor | None,
+) -> Recorder:
+    tracing = Tracing(
+        provider if provider is not None else sdk_provider(),
+        content=settings.capture_content not in ("NO_CONTENT", "EVENT_ONLY"),
+        value_length_limit=settings.value_length_limit,
+    )
+    return Recorder(
+        run,
+        journal_folder=folder.absolute() if folder is not None else None,
+        tracing=tracing,
+        redactor=redactor or _redactor(settings),
+        rules_for=_rules(settings),
+        faults=faults,
+        fsync=settings.fsync,
+    )
+
+
+def _redactor(settings: _settings.Settings) -> Redactor:
+    table = settings.project.get("redaction", {})
+    return Redactor.from_project(table if isinstance(table, Mapping) else {})
+
+
+def _rules(settings: _settings.Settings) -> Callable[[str, str], MatchRules]:
+    table = settings.project.get("match", {})
+    book = MatchBook.from_project(table if isinstance(table, Mapping) else {})
+    known: dict[tuple[str, str], MatchRules] = {}
+
+    def rules_for(kind: str, name: str) -> MatchRules:
+        found = known.get((kind, name))
+        if found is None:
+            found = known[kind, name] = book.rules(boundary=name, kind=kind)
+        return found
+
+    return rules_for
+
+
+def _text(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def environment_pins() -> dict[str, object]:
+    """Return what explains a run beside its requests: interpreter, SDK versions, code revision."""
+    found: dict[str, object] = {"python": platform.python_version()}
+    for package in _PINNED_PACKAGES:
+        module = package.replace("-", "_").replace("openai_agents", "agents")
+        if module in sys.modules:
+            try:
+                found[package] = metadata.version(package)
+            except metadata.PackageNotFoundError:
+                continue
+    revision = git_revision(Path.cwd())
+    if revision:
+        found["git"] = revision
+    return found
+
+
+def git_revision(start: Path) -> str:
+    """Return the checked-out commit of the repository around `start`, read from its files; "" where there is none."""
+    for folder in (start, *start.parents):
+        git = folder / ".git"
+        if not git.exists():
+            continue
+        try:
+            if git.is_file():
+                git = folder / git.read_text().removeprefix("gitdir:").strip()
+            head = (git / "HEAD").read_text().strip()
+            if not head.startswith("ref: "):
+                return head[:40]
+            reference = head.removeprefix("ref: ")
+            loose = git / reference
+            if loose.is_file():
+                return loose.read_text().strip()[:40]
+            for line in (git / "packed-refs").read_text().splitlines():
+                if line.endswith(f" {reference}"):
+                    return line.split(" ")[0][:40]
+        except OSError:
+            return ""
+        return ""
+    return ""

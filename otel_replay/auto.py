@@ -1,0 +1,145 @@
+"""A mode set from outside: the run begins with the interpreter and ends with it, on unmodified code."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import orjson
+
+from otel_replay import settings as _settings
+from otel_replay.errors import OtelReplayError, UsageError
+from otel_replay.replay.plan import ReplayPlan
+
+_started: list[object] = []
+
+
+def start() -> None:
+    """Begin what `OTEL_REPLAY_MODE` asks for. Called once, before the program's first line."""
+    settings = _settings.load()
+    if _started or settings.mode == "live":
+        return
+    _started.append(settings.mode)
+    if settings.mode == "record":
+        _record(settings)
+    else:
+        _replay(settings)
+
+
+def _record(settings: _settings.Settings) -> None:
+    from otel_replay.api import record
+
+    run = record(settings.run_name or Path(sys.argv[0] if sys.argv else "").stem, store=settings.store)
+    run.__enter__()
+    failed: list[BaseException] = []
+    hook = sys.excepthook
+
+    def noticed(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        failed.append(error)
+        hook(kind, error, traceback)
+
+    sys.excepthook = noticed
+
+    def finish() -> None:
+        error = failed[-1] if failed else None
+        run.__exit__(type(error) if error else None, error, None)
+
+    atexit.register(finish)
+
+
+def _replay(settings: _settings.Settings) -> None:
+    from otel_replay.api import replay
+    from otel_replay.replay.report import exit_code_of
+
+    report_path = os.environ.get("OTEL_REPLAY_REPORT", "")
+    try:
+        options = read_options(os.environ.get("OTEL_REPLAY_PLAN", "{}"))
+        if settings.mode == "hybrid":
+            options["hybrid"] = True
+        session = replay(
+            settings.source,
+            plan_of(options),
+            store=settings.store,
+            allow_incomplete=bool(options.get("allow_incomplete")),
+            keep=bool(options.get("keep")),
+        )
+        session.__enter__()
+    except OtelReplayError as fault:
+        _write(report_path, {"exit_code": exit_code_of(fault), "text": f"{type(fault).__name__}: {fault}\n"})
+        sys.stderr.write(f"otel-replay: {fault}\n")
+        sys.stderr.flush()
+        os._exit(exit_code_of(fault))
+    failed: list[BaseException] = []
+    hook = sys.excepthook
+
+    def noticed(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        failed.append(error)
+        hook(kind, error, traceback)
+
+    sys.excepthook = noticed
+
+    def finish() -> None:
+        error = failed[-1] if failed else None
+        try:
+            session.__exit__(type(error) if error else None, error, None)
+        except OtelReplayError:
+            pass  # it is in the report, and decides the exit code
+        report = session.report
+        code = report.exit_code(strict=bool(options.get("strict")))
+        form = {"exit_code": code, "text": report.text(), "json": report.json(), "junit": report.junit()}
+        _write(report_path, form)
+        if not report_path:  # started by the environment alone: the interpreter itself must say so
+            sys.stderr.write(report.text())
+            if code:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+
+    atexit.register(finish)
+
+
+def _write(path: str, form: Mapping[str, object]) -> None:
+    if path:
+        Path(path).write_bytes(orjson.dumps(form))
+
+
+def read_options(text: str) -> dict[str, Any]:
+    """Return the options that the command line handed over as JSON. Raises UsageError."""
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as fault:
+        raise UsageError(f"OTEL_REPLAY_PLAN is not JSON: {fault}") from None
+    if not isinstance(found, dict):
+        raise UsageError("OTEL_REPLAY_PLAN must be a JSON object")
+    return found
+
+
+def plan_of(options: Mapping[str, Any]) -> ReplayPlan:
+    """Return the plan that options say: lists `stub`, `live`, `new` of names or addresses; `on_drift`; `hybrid`."""
+    plan = ReplayPlan(on_drift=options.get("on_drift") or "fail", hybrid=bool(options.get("hybrid")))
+    for action in ("stub", "live"):
+        for text in options.get(action, ()):
+            name, occurrence, kind = selector(text)
+            add = plan.stub if action == "stub" else plan.live
+            plan = add(kind=kind) if kind else add(name, occurrence)
+    for name in options.get("new", ()):
+        plan = plan.new(name)
+    for text, value in dict(options.get("override", {})).items():
+        name, occurrence, _kind = selector(text)
+        plan = plan.override(name, occurrence, value)
+    return plan
+
+
+def selector(text: str) -> tuple[str, int | None, str]:
+    """Return (name or address, occurrence, kind): `agent`, `agent,2`, `plan[2]/search[1]`, `kind=tool`."""
+    if text.startswith("kind="):
+        return "", None, text[5:]
+    name, comma, occurrence = text.rpartition(",")
+    if comma and occurrence.strip().isdigit():
+        return name, int(occurrence), ""
+    return text, None, ""

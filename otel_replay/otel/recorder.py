@@ -1,0 +1,203 @@
+"""The driver that records: entry mark, envelope, journal, span.
+
+Every step is contained: a fault of the recorder is counted and logged, and the agent goes on. What the agent's own
+call returned or raised has been handed on before anything in here could fail.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from otel_replay import codec, originals
+from otel_replay.crossing import Crossing
+from otel_replay.envelope import Envelope, Mark, Outcome, Payload, Run, lost
+from otel_replay.faults import Faults
+from otel_replay.fingerprint import fingerprint
+from otel_replay.journal import SUFFIX, JournalWriter
+from otel_replay.match_rules import MatchRules
+from otel_replay.otel.tracing import Tracing
+from otel_replay.redaction import Redactor
+
+
+class Recorder:
+    """Records the crossings of one lane of a run. Thread-safe; nothing in it waits."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        journal_folder: Path | None,
+        tracing: Tracing,
+        redactor: Redactor,
+        rules_for: Callable[[str, str], MatchRules],
+        faults: Faults,
+        fsync: bool = False,
+    ) -> None:
+        self.run = run
+        self.faults = faults
+        self._folder = journal_folder
+        self._fsync = fsync
+        self._tracing = tracing
+        self.redactor = redactor
+        self._rules_for = rules_for
+        self._journal: JournalWriter | None = None
+        self._running: dict[int, Crossing] = {}
+        self._lock = threading.Lock()
+        self._total = 0
+        self._entered = 0
+        self._finished = False
+        self._late = False
+
+    # The run ---------------------------------------------------------------------------------------------
+    def start(self, link: tuple[str, str] | None = None) -> None:
+        """Open the run's span and journal."""
+        with self.faults.contained("run span"):
+            self._tracing.run_started(self.run.name, self.run.start_ns, link)
+        self.run = self._with_ids(self.run)
+        self._open_journal("")
+
+    def _with_ids(self, run: Run) -> Run:
+        tracing = self._tracing
+        return replace(
+            run, trace_id=tracing.trace_id, span_id=tracing.run_span_id, parent_span_id=tracing.run_parent_id
+        )
+
+    def _open_journal(self, suffix: str) -> None:
+        if self._folder is None:
+            return
+        with self.faults.contained("journal"):
+            name = f"{self.run.run_id}-{os.getpid()}-{originals.random_hex(3)}{suffix}{SUFFIX}"
+            self._journal = JournalWriter(self._folder / name, fsync=self._fsync)
+            self._journal.run_start(self.run)
+
+    def finish(self, run: Run) -> Run:
+        """Close the run with its number of crossings and its digest; returns the run as it was written."""
+        for crossing in list(self._running.values()):
+            with self.faults.contained("unfinished"):
+                if crossing.facts.get("stream"):
+                    crossing.stream_end("dropped")
+                else:
+                    crossing.abandon("it was still running when the run ended")
+        self._finished = True
+        closed = self._with_ids(
+            replace(
+                run,
+                end_ns=originals.now_ns(),
+                crossings=self._entered,
+                digest=codec.digest_text(self._total),
+                faults=dict(self.faults.counts),
+            )
+        )
+        if self._journal is not None:
+            with self.faults.contained("journal"):
+                self._journal.run_end(closed)
+            self._journal.close()
+            self._journal = None
+        with self.faults.contained("run span"):
+            self._tracing.run_ended(closed)
+        self.run = closed
+        return closed
+
+    # Driver ----------------------------------------------------------------------------------------------
+    def enter(self, crossing: Crossing, link: tuple[str, str] | None = None) -> None:
+        if self._finished and not self._late:
+            self._late = True
+            self._open_journal("-late")
+        self._entered += 1
+        self._running[crossing.seq] = crossing
+        facts = crossing.facts
+        with self.faults.contained("span start"):
+            facts["span_id"], facts["parent_span_id"], facts["span"] = self._tracing.crossing_started(crossing, link)
+        journal = self._journal
+        if journal is not None:
+            with self.faults.contained("journal"):
+                journal.mark(
+                    Mark(
+                        crossing.address,
+                        crossing.name,
+                        crossing.kind,
+                        crossing.seq,
+                        crossing.strand.number,
+                        crossing.start_ns,
+                        crossing.parent.address if crossing.parent is not None else "",
+                        str(facts.get("span_id", "")),
+                    )
+                )
+
+    def opened(self, crossing: Crossing) -> object:
+        with self.faults.contained("context"):
+            return self._tracing.opened(crossing.facts.get("span"))
+        return None
+
+    def closed(self, crossing: Crossing, token: object) -> None:
+        with self.faults.contained("context"):
+            self._tracing.closed(token)
+
+    def leave(self, crossing: Crossing) -> None:
+        self._running.pop(crossing.seq, None)
+        envelope: Envelope | None = None
+        with self.faults.contained("envelope"):
+            envelope = self.envelope(crossing)
+        if envelope is None:
+            envelope = self._bare(crossing)
+        with self._lock:
+            self._total += codec.envelope_digest(envelope)
+        crossing.facts["envelope"] = envelope
+        journal = self._journal
+        if journal is not None:
+            with self.faults.contained("journal"):
+                journal.crossing(envelope)
+        with self.faults.contained("span end"):
+            self._tracing.crossing_ended(crossing.facts.get("span"), envelope)
+
+    # Envelopes -------------------------------------------------------------------------------------------
+    def envelope(self, crossing: Crossing) -> Envelope:
+        """Return the redacted envelope of an ended crossing, its key computed after redaction."""
+        pins: dict[str, object] = {}
+        if crossing.spec.pins is not None:
+            with self.faults.contained("pins"):
+                pins = dict(crossing.spec.pins(crossing))
+        assert crossing.outcome is not None
+        envelope = self.redactor.redact_envelope(self._fill(crossing, crossing.request, crossing.outcome, pins))
+        with self.faults.contained("key"):
+            redacted, _hits = self.redactor.redact(envelope.request)
+            return replace(envelope, key=fingerprint(redacted, self._rules_for(crossing.kind, crossing.name)))
+        return envelope
+
+    def _fill(self, crossing: Crossing, request: Payload, outcome: Outcome, pins: Mapping[str, object]) -> Envelope:
+        facts = crossing.facts
+        late = ("after the run's end",) if self._late else ()
+        return Envelope(
+            run_id=self.run.run_id,
+            run_name=self.run.name,
+            lane=self.run.lane,
+            address=crossing.address,
+            parent=crossing.parent.address if crossing.parent is not None else "",
+            boundary=crossing.name,
+            kind=crossing.kind,
+            mode=str(facts.get("mode", "record")),
+            strand=crossing.strand.number,
+            seq=crossing.seq,
+            end_seq=crossing.end_seq,
+            start_ns=crossing.start_ns,
+            end_ns=crossing.end_ns,
+            request=request,
+            changed=crossing.changed,
+            outcome=outcome,
+            pins=pins,
+            side_effects=crossing.spec.side_effects,
+            notes=(*crossing.notes, *late),
+            trace_id=self.run.trace_id,
+            span_id=str(facts.get("span_id", "")),
+            parent_span_id=str(facts.get("parent_span_id", "")),
+        )
+
+    def _bare(self, crossing: Crossing) -> Envelope:
+        """Return what can still be said of a crossing whose envelope could not be made: that it was there."""
+        reason = f"the recorder failed: {self.faults.last.get('envelope', 'unknown fault')}"
+        crossing.changed = None
+        return self._fill(crossing, lost(reason), Outcome("lost", lost(reason), (), reason), {})

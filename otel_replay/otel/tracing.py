@@ -1,0 +1,208 @@
+"""Crossings as spans of the program's own TracerProvider, beside its own spans and through its own pipeline.
+
+Where no SDK provider is set up there are no spans to write: ids are made all the same, so that what the journal
+holds is a trace. Ids come from a private source: the SDK's default generator takes numbers from `random`, which
+belongs to the program.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from otel_replay import codec, originals, semconv
+from otel_replay.crossing import Crossing
+from otel_replay.envelope import Envelope, Run
+from otel_replay.readable import error_event, span_name, span_status
+from otel_replay.span import KeyValue
+
+
+
+class PrivateIds:
+    """An id generator that never touches the program's randomness."""
+
+    def generate_trace_id(self) -> int:
+        return originals.new_trace_id()
+
+    def generate_span_id(self) -> int:
+        return originals.new_span_id()
+
+    def is_trace_id_random(self) -> bool:
+        return True
+
+
+def sdk_provider() -> Any | None:
+    """Return the global TracerProvider where the program has set up an SDK; None otherwise. Imports nothing."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None or "opentelemetry.sdk.trace" not in sys.modules:
+        return None
+    provider = api.get_tracer_provider()
+    return provider if hasattr(provider, "add_span_processor") else None
+
+
+class Tracing:
+    """Writes crossings as spans through `provider`; with None it only makes ids."""
+
+    def __init__(
+        self,
+        provider: Any | None,
+        *,
+        content: bool = True,
+        encoding: codec.Encoding = "json",
+        value_length_limit: int | None = None,
+        envelope_bytes_max: int | None = None,
+    ) -> None:
+        self._tracer: Any = None
+        self._content = content
+        self._encoding: codec.Encoding = encoding
+        self._envelope_bytes_max = envelope_bytes_max
+        self._run_span: Any = None
+        self._run_token: object = None
+        self.trace_id = ""
+        self.run_span_id = ""
+        self.run_parent_id = ""
+        if provider is not None:
+            self._tracer = provider.get_tracer(semconv.SCOPE_NAME, str(semconv.SCHEMA_VERSION))
+            if hasattr(self._tracer, "id_generator"):
+                self._tracer.id_generator = PrivateIds()
+            span_limits = getattr(provider, "_span_limits", None)
+            limit = getattr(span_limits, "max_span_attribute_length", None) or getattr(
+                span_limits, "max_attribute_length", None
+            )
+            value_length_limit = limit if isinstance(limit, int) else value_length_limit
+        self._part_bytes = codec.part_size(value_length_limit)
+
+    # The run ---------------------------------------------------------------------------------------------
+    def run_started(self, name: str, start_ns: int, link: tuple[str, str] | None = None) -> None:
+        """Begin the run's span, under the span that is current where the run begins, and make it current."""
+        if self._tracer is None:
+            parent = _current_context()
+            self.trace_id = parent[0] if parent else f"{originals.new_trace_id():032x}"
+            self.run_parent_id = parent[1] if parent else ""
+            self.run_span_id = f"{originals.new_span_id():016x}"
+            return
+        from opentelemetry import context, trace
+
+        parent_context = trace.get_current_span().get_span_context()
+        if parent_context.is_valid:
+            self.run_parent_id = f"{parent_context.span_id:016x}"
+        span = self._tracer.start_span(name or "run", start_time=start_ns, links=_links(link))
+        self._run_span = span
+        found = span.get_span_context()
+        self.trace_id, self.run_span_id = f"{found.trace_id:032x}", f"{found.span_id:016x}"
+        self._run_token = context.attach(trace.set_span_in_context(span))
+
+    def run_ended(self, run: Run) -> None:
+        """Close the run's span with its count and digest."""
+        span = self._run_span
+        if span is None:
+            return
+        from opentelemetry import trace
+
+        self._detach(self._run_token)
+        span.set_attributes(_clean(codec.run_to_attributes(run, part_bytes=self._part_bytes)))
+        if run.error:
+            span.set_status(trace.Status(trace.StatusCode.ERROR, run.error))
+        span.end(end_time=run.end_ns)
+
+    # Crossings -------------------------------------------------------------------------------------------
+    def crossing_started(self, crossing: Crossing, link: tuple[str, str] | None = None) -> tuple[str, str, Any]:
+        """Return (span id, parent span id, span): the span of a crossing that has just been entered."""
+        if self._tracer is None:
+            parent = crossing.parent
+            parent_id = parent.facts.get("span_id", self.run_span_id) if parent is not None else self.run_span_id
+            return f"{originals.new_span_id():016x}", str(parent_id), None
+        from opentelemetry import context, trace
+
+        current = trace.get_current_span().get_span_context()
+        under = None
+        if f"{current.trace_id:032x}" != self.trace_id:  # its context was lost: a thread, a foreign loop
+            under = trace.set_span_in_context(self._parent_span(crossing), context.get_current())
+            current = trace.get_current_span(under).get_span_context()
+        span = self._tracer.start_span(
+            crossing.name, context=under, start_time=crossing.start_ns, links=_links(link), **self._kind(crossing)
+        )
+        return f"{span.get_span_context().span_id:016x}", f"{current.span_id:016x}", span
+
+    def _parent_span(self, crossing: Crossing) -> Any:
+        parent = crossing.parent
+        span = parent.facts.get("span") if parent is not None else None
+        return span if span is not None else self._run_span
+
+    def _kind(self, crossing: Crossing) -> dict[str, Any]:
+        from opentelemetry import trace
+
+        client = crossing.kind in ("model", "http", "mcp")
+        return {"kind": trace.SpanKind.CLIENT if client else trace.SpanKind.INTERNAL}
+
+    def opened(self, span: Any) -> object:
+        """Make `span` current while the crossing's body, or a step of it, runs."""
+        if span is None:
+            return None
+        from opentelemetry import context, trace
+
+        return context.attach(trace.set_span_in_context(span))
+
+    def closed(self, token: object) -> None:
+        self._detach(token)
+
+    def _detach(self, token: object) -> None:
+        # Not `context.detach`: it logs an error where a stream's step ended in another context than it began in.
+        if token is None:
+            return
+        from opentelemetry import context
+
+        try:
+            context._RUNTIME_CONTEXT.detach(token)  # type: ignore[arg-type]
+        except ValueError:
+            pass
+
+    def crossing_ended(self, span: Any, envelope: Envelope) -> None:
+        """Set everything on the crossing's span, the exact form last, and end it."""
+        if span is None or not span.is_recording():
+            if span is not None:
+                span.end(end_time=envelope.end_ns)
+            return
+        from opentelemetry import trace
+
+        span.update_name(span_name(envelope))
+        code, message = span_status(envelope)
+        if code == 2:
+            event = error_event(envelope)
+            if event is not None:
+                span.add_event(event.name, dict(event.attributes), timestamp=event.time_ns)
+            span.set_status(trace.Status(trace.StatusCode.ERROR, message))
+        attributes = codec.to_attributes(
+            envelope,
+            encoding=self._encoding,
+            part_bytes=self._part_bytes,
+            content=self._content,
+            envelope_bytes_max=self._envelope_bytes_max,
+        )
+        span.set_attributes(_clean(attributes))
+        span.end(end_time=envelope.end_ns)
+
+
+def _clean(attributes: Sequence[KeyValue]) -> dict[str, Any]:
+    return {key: value for key, value in attributes if value is not None}
+
+
+def _links(link: tuple[str, str] | None) -> list[Any]:
+    if not link or not link[0] or not link[1]:
+        return []
+    from opentelemetry import trace
+
+    context = trace.SpanContext(int(link[0], 16), int(link[1], 16), is_remote=True)
+    return [trace.Link(context, {"otel_replay.link": "replay_of"})]
+
+
+def _current_context() -> tuple[str, str] | None:
+    """Return (trace id, span id) of the current span where the API is loaded and one is current."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return None
+    found = api.get_current_span().get_span_context()
+    return (f"{found.trace_id:032x}", f"{found.span_id:016x}") if found.is_valid else None
+
+

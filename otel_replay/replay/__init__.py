@@ -1,0 +1,1 @@
+"""Replay: envelopes served to re-run code, or a loud reason why not. Sees neither store nor OpenTelemetry."""

@@ -1,0 +1,358 @@
+"""The driver that replays: matches each crossing with the tape, serves it or lets it run, and keeps the account.
+
+It is handed envelopes and a recorder (which writes this replay's own spans), and knows neither store nor exporter.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from otel_replay import payload
+from otel_replay.changes import FieldChange, compare
+from otel_replay.crossing import Crossing
+from otel_replay.envelope import Envelope, Outcome
+from otel_replay.errors import Diverged, PlaceholderReachedLive, ReplayError, SideEffectBlocked
+from otel_replay.match_rules import MatchRules
+from otel_replay.redaction import Redactor, find_placeholders
+from otel_replay.renaming import equal_up_to_renaming
+from otel_replay.replay.divergence import Asked, fields_between
+from otel_replay.replay.matching import Decision, KeyOf, Matcher
+from otel_replay.replay.plan import Resolved
+from otel_replay.replay.served import Overridden, TapeServed
+from otel_replay.replay.tape import Entry, Line, Tape
+from otel_replay.replay.turns import Turns
+from otel_replay.session import Strand
+
+
+_VOLATILE_OUTCOME = MatchRules(
+    ignore=(
+        "$.id",
+        "$.created",
+        "$.created_at",
+        "$.system_fingerprint",
+        "$.service_tier",
+        "$.usage",
+        "$._request_id",
+    ),
+    source="outcome of a live crossing",
+)
+"""What a provider makes anew with each answer: the same words under a new id are the same outcome."""
+
+
+class CrossingRecorder(Protocol):
+    """What records the crossings of a replay itself: its spans, linked to the recorded ones."""
+
+    def enter(self, crossing: Crossing, link: tuple[str, str] | None = None) -> None: ...
+    def opened(self, crossing: Crossing) -> object: ...
+    def closed(self, crossing: Crossing, token: object) -> None: ...
+    def leave(self, crossing: Crossing) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One crossing of this replay: what was decided, and what came of it."""
+
+    crossing: Crossing
+    asked: Asked
+    action: str
+    entry: Entry | None = None
+    drift: tuple[FieldChange, ...] = ()
+    reordered: bool = False
+    free: bool = False
+    differed: tuple[FieldChange, ...] = ()
+    note: str = ""
+    inside_live: bool = False
+    """True for what lies under it: it runs new code, so what is crossed there may rightly differ."""
+    waiting: Decision | None = field(default=None)
+
+
+class ReplayDriver:
+    """Drives one lane of a replay. Raises Diverged and its kin; after the first, every later crossing raises it."""
+
+    def __init__(
+        self,
+        tape: Tape,
+        resolved: Resolved,
+        *,
+        recorder: CrossingRecorder,
+        redactor: Redactor,
+        rules_for: Callable[[str, str], MatchRules],
+        key_of_request: Callable[[object, MatchRules], str],
+    ) -> None:
+        self.tape = tape
+        self.resolved = resolved
+        self.calls: list[Call] = []
+        self.fault: ReplayError | None = None
+        self._recorder = recorder
+        self._redactor = redactor
+        self._rules_for = rules_for
+        self._key_of_request = key_of_request
+        self._matcher = Matcher(tape, resolved, KeyOf(self._key_of_envelope))
+        self._turns = Turns(tape, self._reachable, lambda entry: resolved.action(entry) == "stub")
+        self._parents: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    # Keys: by today's redaction and ignore rules, so that a new rule also helps old recordings -------------
+    def _key_of_envelope(self, envelope: Envelope) -> str:
+        redacted, _hits = self._redactor.redact(envelope.request)
+        return self._key_of_request(redacted, self._rules_for(envelope.kind, envelope.boundary))
+
+    def _asked(self, crossing: Crossing) -> Asked:
+        rules = self._rules_for(crossing.kind, crossing.name)
+        redacted, _hits = self._redactor.redact(crossing.request)
+        key = self._key_of_request(redacted, rules)
+        return Asked(crossing.name, crossing.kind, crossing.address, redacted.value, key, rules)
+
+    # Driver ----------------------------------------------------------------------------------------------
+    def enter(self, crossing: Crossing) -> None:
+        if self.fault is not None:
+            raise self.fault
+        crossing.strand.join()
+        self._turns.moved(crossing.strand)
+        asked = self._asked(crossing)
+        free = self.free(crossing)
+        try:
+            decision = self._matcher.match(crossing, asked, free=free)
+            call = Call(crossing, asked, decision.action, decision.entry, reordered=decision.reordered, free=free)
+            if decision.drifted and decision.entry is not None:
+                call.drift = fields_between(decision.entry, asked)
+            if decision.candidates:
+                call.waiting = decision
+            if call.action in ("live", "new", "opened"):
+                self._before_live(crossing, asked, call)
+        except ReplayError as fault:
+            raise self.latch(fault) from None
+        self.calls.append(call)
+        crossing.state = call
+        if call.entry is not None:
+            self._parents[call.entry.address] = call.action
+        crossing.facts["mode"] = {"opened": "live"}.get(call.action, call.action)
+        twin = call.entry.envelope if call.entry is not None else None
+        self._recorder.enter(crossing, (twin.trace_id, twin.span_id) if twin is not None else None)
+        if call.action in ("stub", "override"):
+            self._serve(crossing, call)
+
+    def free(self, crossing: Crossing) -> bool:
+        """True where a live crossing comes before or lies around, so that a difference has its cause there."""
+        if crossing.strand.tainted:
+            return True
+        around = crossing.parent
+        while around is not None:
+            if isinstance(around.state, Call) and around.state.inside_live:
+                return True
+            around = around.parent
+        return False
+
+    def _before_live(self, crossing: Crossing, asked: Asked, call: Call) -> None:
+        """Refuse what must not run: side effects that the plan does not name, and placeholders of secrets."""
+        call.inside_live = call.action in ("live", "new")
+        entry = call.entry
+        side_effects = crossing.spec.side_effects or (entry is not None and entry.envelope.side_effects)
+        address = entry.address if entry is not None else asked.address
+        if side_effects and not self.resolved.names_it(asked.name, address):
+            raise SideEffectBlocked(
+                f"{asked.address} has side effects and would have run live, which the plan does not name: blocked, "
+                f'nothing ran. Next: name it with --live "{address}" if that is what you want'
+            )
+        found = find_placeholders(asked.request.tree()) if call.action != "opened" else []
+        fresh = find_placeholders(crossing.request.tree()) if found else []
+        if fresh:
+            path, placeholder = fresh[0]
+            raise PlaceholderReachedLive(
+                f"{asked.address} would run live with {placeholder} in place of a secret, at {path}: the record "
+                "holds the placeholder only. Ways out: serve it (plan.stub), run the crossing live that the secret "
+                "comes from, or give it with plan.override(...)"
+            )
+
+    def _serve(self, crossing: Crossing, call: Call) -> None:
+        if call.entry is None:
+            crossing.served = _Deferred(self, crossing, call)
+            return
+        crossing.served = self._served(crossing, call)
+
+    def _served(self, crossing: Crossing, call: Call) -> TapeServed:
+        entry = call.entry
+        assert entry is not None
+        crossing.notes.extend(note for note in entry.envelope.notes if note.startswith("shape:"))
+        served = TapeServed(
+            crossing, entry, self._turns, self._matcher.renamed, lambda o, e: self._given(crossing, o), self.latch
+        )
+        if call.action == "override":
+            choice = self.resolved.actions[entry.address]
+            return Overridden(served, choice.value, choice.raises)
+        return served
+
+    def settle(self, crossing: Crossing, call: Call) -> TapeServed:
+        """Decide a drifted strand once the others have claimed theirs."""
+        assert call.waiting is not None
+        try:
+            call.entry = self._matcher.settle(crossing, call.asked, call.waiting)
+        except ReplayError as fault:
+            raise self.latch(fault) from None
+        call.drift = fields_between(call.entry, call.asked)
+        return self._served(crossing, call)
+
+    def opened(self, crossing: Crossing) -> object:
+        return self._recorder.opened(crossing)
+
+    def closed(self, crossing: Crossing, token: object) -> None:
+        self._recorder.closed(crossing, token)
+
+    def leave(self, crossing: Crossing) -> None:
+        call = crossing.state
+        outcome = crossing.outcome
+        if isinstance(call, Call) and outcome is not None:
+            if call.action == "live":
+                self._compare_outcome(crossing, call, outcome)
+            elif call.action == "new":
+                crossing.strand.tainted = True
+        self._turns.moved(crossing.strand)
+        self._recorder.leave(crossing)
+
+    def _given(self, crossing: Crossing, outcome: Outcome) -> None:
+        """A served crossing was handed over: it ends here."""
+        call = crossing.state
+        if isinstance(call, Call) and call.action == "override" and call.entry is not None:
+            call.differed = self._outcome_changes(call, outcome)
+            if call.differed:
+                crossing.strand.tainted = True
+        crossing.end_with(outcome)
+
+    def _compare_outcome(self, crossing: Crossing, call: Call, outcome: Outcome) -> None:
+        """Learn whether a live crossing came out otherwise than recorded: what follows is free then."""
+        if call.entry is None:
+            crossing.strand.tainted = True
+            return
+        call.differed = self._outcome_changes(call, outcome)
+        if call.differed:
+            crossing.strand.tainted = True
+
+    def _outcome_changes(self, call: Call, outcome: Outcome) -> tuple[FieldChange, ...]:
+        assert call.entry is not None
+        recorded = call.entry.envelope.outcome
+        if recorded.kind != outcome.kind:
+            return (FieldChange("$", recorded.kind, outcome.kind, "another kind of outcome"),)
+        rules = call.asked.rules.merged(_VOLATILE_OUTCOME)
+        then = [recorded.value, *(chunk.value for chunk in recorded.chunks)]
+        now = [outcome.value, *(chunk.value for chunk in outcome.chunks)]
+        if len(then) != len(now):
+            return (FieldChange("$.chunks", len(then) - 1, len(now) - 1, "another number of chunks"),)
+        changes: list[FieldChange] = []
+        for was, is_ in zip(then, now, strict=True):
+            redacted, _hits = self._redactor.redact(is_)
+            before, _hits = self._redactor.redact(was)
+            old, new = before.value.tree(), redacted.value.tree()
+            mapping = equal_up_to_renaming(old, new, rules, dict(self._matcher.renamed))
+            if mapping is None:
+                changes += compare(old, new, rules)
+            else:
+                self._matcher.renamed.update({k: v for k, v in mapping.items() if k != v})
+        return tuple(changes)
+
+    # The end ---------------------------------------------------------------------------------------------
+    def latch(self, fault: Exception) -> Exception:
+        """Keep the first fault: every later crossing raises it again, whatever the agent caught."""
+        with self._lock:
+            if self.fault is None and isinstance(fault, ReplayError):
+                self.fault = fault
+        return fault
+
+    def _reachable(self, line: Line) -> bool:
+        """True where the run may still come to what `line` holds: its parent runs, or may be about to."""
+        parent = line.parent
+        return not parent or self._parents.get(parent) in ("live", "opened")
+
+    def leftovers(self, root: Strand) -> tuple[list[Entry], list[Entry], list[Entry]]:
+        """Return (missing, not reached, covered): what the run did not ask for, and whether that is a fault."""
+        root.join()
+        found: dict[str, list[Entry]] = {"missing": [], "not reached": [], "covered": []}
+        fate: dict[str, str] = {}
+        for entry in self.tape.entries.values():
+            if entry.used:
+                continue
+            parent = entry.envelope.parent
+            if self._parents.get(parent) in ("stub", "override"):
+                what = "covered"
+            elif parent in fate:
+                what = fate[parent]
+            else:
+                what = "not reached" if entry.passed_over or self._was_free(entry, root) else "missing"
+            fate[entry.address] = what
+            found[what].append(entry)
+        return found["missing"], found["not reached"], found["covered"]
+
+    def _was_free(self, entry: Entry, root: Strand) -> bool:
+        if self.resolved.plan.hybrid:
+            return True
+        parent = entry.envelope.parent
+        for call in self.calls:
+            if call.entry is not None and call.entry.address == parent and call.inside_live:
+                return True
+            if call.entry is not None and call.entry.line is entry.line and call.crossing.strand.tainted:
+                return True
+        if any(call.inside_live for call in self._around(parent)):
+            return True
+        holder = next((c.crossing.strand for c in self.calls if c.entry and c.entry.address == parent), root)
+        holder.join()
+        return holder.tainted
+
+    def _around(self, address: str) -> list[Call]:
+        names = {address, *(entry.address for entry in self.tape.ancestors(address))}
+        return [call for call in self.calls if call.entry is not None and call.entry.address in names]
+
+    def any_free(self) -> bool:
+        """True where anything was live or overridden: the final answer may rightly differ then."""
+        return any(call.action in ("live", "override", "new") for call in self.calls)
+
+
+class _Deferred:
+    """Serves a drifted strand: which recorded one it is shows only once the others have claimed theirs."""
+
+    def __init__(self, driver: ReplayDriver, crossing: Crossing, call: Call) -> None:
+        self._driver = driver
+        self._crossing = crossing
+        self._call = call
+        self._served: TapeServed | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        return self._settled().outcome
+
+    def _settled(self) -> TapeServed:
+        if self._served is None:
+            self._served = self._driver.settle(self._crossing, self._call)
+        return self._served
+
+    def wait(self) -> None:
+        from otel_replay import originals
+
+        originals.sleep(0.05)  # siblings that were begun together get to their first crossing
+        self._settled().wait()
+
+    async def wait_async(self) -> None:
+        import asyncio
+
+        for _ in range(8):
+            await asyncio.sleep(0)
+        await self._settled().wait_async()
+
+    def give(self) -> object:
+        return self._settled().give()
+
+    def value(self, item: payload.Payload) -> object:
+        return self._settled().value(item)
+
+    def check_sent(self, at: int, sent: object, thrown: BaseException | None) -> None:
+        self._settled().check_sent(at, sent, thrown)
+
+    def past_end(self) -> BaseException:
+        return self._settled().past_end()
+
+    def done(self, how: str) -> None:
+        self._settled().done(how)
+
+
+__all__ = ["Call", "CrossingRecorder", "Diverged", "ReplayDriver"]

@@ -1,0 +1,174 @@
+"""Served crossings of different strands end in the order in which they ended in the record.
+
+Served calls take no time, so without this an agent that takes answers in order of arrival would rank them anew. A
+crossing waits while the next unserved one of another line ended before it in the record and may still come; when
+nothing moves any more, what waits for something that does not come is let go, earliest first.
+
+Waiting tasks are woken one at a time, and the next only when the woken one's strand has moved on (crossed again,
+ended) or the loop has run idle: else the second could overtake the first on its way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from otel_replay import originals
+from otel_replay.limits import TURN_WAIT_MS_MAX
+from otel_replay.replay.tape import Entry, Line, Tape
+from otel_replay.session import Strand
+
+_IDLE_SPINS = 6
+_POLL_SECONDS = 0.001
+_THREAD_IDLE_SECONDS = 0.05
+
+
+class Turns:
+    """The order in which served crossings of one lane end."""
+
+    def __init__(self, tape: Tape, reachable: Callable[[Line], bool], served: Callable[[Entry], bool]) -> None:
+        self._lines = [line for lines in tape.lines.values() for line in lines]
+        self._reachable = reachable
+        self._served = served
+        self._parallel = len({entry.envelope.strand for entry in tape.entries.values()}) > 1
+        self._waiting: dict[int, tuple[Entry, Strand]] = {}
+        self._undelivered: dict[int, Entry] = {}
+        self._moves = 0
+        self._changed = threading.Condition()
+        self._settling: tuple[Strand, int] | None = None
+        self._polls = 0
+
+    @property
+    def needed(self) -> bool:
+        """False where the whole record is one strand: nothing can be overtaken."""
+        return self._parallel
+
+    def moved(self, strand: Strand | None = None) -> None:
+        """Something was crossed, or ended: whoever waits looks again."""
+        with self._changed:
+            self._moves += 1
+            if self._settling is not None and strand is self._settling[0]:
+                self._settling = None
+            self._changed.notify_all()
+
+    def entered(self, entry: Entry) -> None:
+        """A served crossing was entered; it counts as undelivered until it is given."""
+        self._undelivered[id(entry)] = entry
+
+    def delivered(self, entry: Entry, strand: Strand) -> None:
+        """A served crossing was given to the program."""
+        with self._changed:
+            entry.delivered = True
+            self._undelivered.pop(id(entry), None)
+            self._waiting.pop(id(entry), None)
+            self._moves += 1
+            self._settling = (strand, self._moves)
+            self._changed.notify_all()
+
+    def _blocked_by(self, entry: Entry) -> bool:
+        """True while something that ended before `entry` in the record may still come."""
+        end = entry.envelope.end_seq
+        for other in self._undelivered.values():
+            if other is not entry and other.envelope.end_seq < end and _blocks(other):
+                return True
+        for line in self._lines:
+            if line is entry.line:
+                continue
+            following = line.next()
+            if (
+                following is not None
+                and 0 < following.envelope.end_seq < end
+                and _blocks(following)
+                and self._served(following)
+                and self._reachable(line)
+            ):
+                return True
+        return False
+
+    def _free_to_go(self, entry: Entry) -> bool:
+        settling = self._settling
+        if settling is not None:
+            if settling[0].done():
+                self._settling = None
+            elif self._moves == settling[1] and settling[0] is not self._waiting.get(id(entry), (entry, None))[1]:
+                return False
+        return not self._blocked_by(entry)
+
+    def _is_first(self, entry: Entry) -> bool:
+        return all(
+            entry.envelope.end_seq <= other.envelope.end_seq for other, _strand in list(self._waiting.values())
+        )
+
+    async def wait_async(self, entry: Entry, strand: Strand) -> None:
+        """Suspend until it is `entry`'s turn to end."""
+        await asyncio.sleep(0)  # a call suspends: siblings that were begun together get to their first crossing
+        if self._free_to_go(entry):
+            return
+        self._waiting[id(entry)] = (entry, strand)
+        loop = asyncio.get_running_loop()
+        deadline = originals.monotonic() + TURN_WAIT_MS_MAX / 1000
+        idle, seen = 0, self._moves
+        try:
+            while not self._free_to_go(entry):
+                if self._moves != seen:
+                    idle, seen = 0, self._moves
+                idle += 1
+                if idle > _IDLE_SPINS:
+                    if self._settling is not None:
+                        self._settling = None
+                    elif self._is_first(entry) and (not self._sleeps(loop) or originals.monotonic() > deadline):
+                        return
+                    await self._poll(loop)
+                else:
+                    await asyncio.sleep(0)
+        finally:
+            self._waiting.pop(id(entry), None)
+
+    async def _poll(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._sleeps(loop):
+            await asyncio.sleep(0)
+            return
+        self._polls += 1
+        try:
+            await asyncio.sleep(_POLL_SECONDS)
+        finally:
+            self._polls -= 1
+
+    def _sleeps(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """True while the loop has a timer, other than our own, that may still bring what is waited for."""
+        scheduled = getattr(loop, "_scheduled", None)
+        if scheduled is None:
+            return True  # a loop that does not show its timers may have one
+        return sum(1 for timer in scheduled if not timer.cancelled()) > self._polls
+
+    def wait(self, entry: Entry, strand: Strand) -> None:
+        """Block until it is `entry`'s turn to end. In a thread that runs an event loop nothing is waited for."""
+        if asyncio._get_running_loop() is not None:
+            return
+        with self._changed:
+            if self._free_to_go(entry):
+                return
+            self._waiting[id(entry)] = (entry, strand)
+            deadline = originals.monotonic() + TURN_WAIT_MS_MAX / 1000
+            seen, since = self._moves, originals.monotonic()
+            try:
+                while not self._free_to_go(entry):
+                    self._changed.wait(0.002)
+                    now = originals.monotonic()
+                    if self._moves != seen:
+                        seen, since = self._moves, now
+                    elif now - since > _THREAD_IDLE_SECONDS:
+                        if self._settling is not None:
+                            self._settling = None
+                        elif self._is_first(entry):
+                            return
+                    if now > deadline:
+                        return
+            finally:
+                self._waiting.pop(id(entry), None)
+
+
+def _blocks(entry: Entry) -> bool:
+    """A cancelled crossing ends when the agent cancels it, and a lost one never: nobody waits for these."""
+    return entry.envelope.outcome.kind not in ("cancelled", "lost") and entry.envelope.outcome.end != "dropped"

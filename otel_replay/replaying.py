@@ -1,0 +1,263 @@
+"""`with replay(...)`: a session that serves a recording to the code inside, and reports what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from otel_replay import carry, payload
+from otel_replay.envelope import Envelope, Recording
+from otel_replay.errors import Diverged, NotCaptured, NothingCompared, ReplayError, UnknownBoundary
+from otel_replay.otel.recorder import Recorder
+from otel_replay.readable import untagged
+from otel_replay.replay import divergence
+from otel_replay.replay.driver import Call, ReplayDriver
+from otel_replay.replay.plan import Resolved, nearest
+from otel_replay.replay.report import Line, Report, brief
+from otel_replay.session import Session
+
+_SECTIONS = {"stub": "served", "live": "live", "override": "overridden", "opened": "opened", "new": "new"}
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One line of `session.call_log`."""
+
+    address: str
+    action: str
+    request: object
+    outcome: str
+    result: object
+
+
+class ReplaySession:
+    """A replay under way. Leaving it raises whatever went apart, even where the agent swallowed it."""
+
+    def __init__(
+        self, session: Session, driver: ReplayDriver, recorder: Recorder, recording: Recording, notes: Sequence[str]
+    ) -> None:
+        self.recording = recording
+        self._session = session
+        self._driver = driver
+        self._recorder = recorder
+        self._notes = tuple(notes)
+        self._report: Report | None = None
+        self._answer: tuple[object] | None = None
+
+    # What happened ---------------------------------------------------------------------------------------
+    @property
+    def plan(self) -> Resolved:
+        return self._driver.resolved
+
+    @property
+    def report(self) -> Report:
+        """The report so far; final once the session is left."""
+        return self._report or self._make_report(None)
+
+    @property
+    def call_log(self) -> list[CallRecord]:
+        """Every crossing of this replay so far, in entry order."""
+        return [
+            CallRecord(
+                call.crossing.address,
+                call.action,
+                untagged(call.asked.request.tree()),
+                call.crossing.outcome.kind if call.crossing.outcome is not None else "running",
+                call.crossing.result,
+            )
+            for call in self._driver.calls
+        ]
+
+    def captured_result(self, name: str, occurrence: int = 1) -> Any:
+        """Return what this crossing returned in this replay, or raise what it raised.
+
+        `name` is a boundary's name (with its 1-based occurrence in this replay) or an address. Raises NotCaptured
+        where it did not happen.
+        """
+        crossing = self._call(name, occurrence).crossing
+        if crossing.outcome is None:
+            raise NotCaptured(f"{crossing.address} has not ended yet")
+        failed = crossing.outcome.kind in ("raised", "cancelled") or crossing.outcome.end in ("raised", "cancelled")
+        if crossing.outcome.kind == "streamed" and not failed:
+            return [payload.decode(chunk.value) for chunk in crossing.outcome.chunks]
+        if failed and isinstance(crossing.result, BaseException):
+            raise crossing.result
+        return crossing.result
+
+    def captured_input(self, name: str, occurrence: int = 1) -> Any:
+        """Return the request of this crossing in this replay as {argument: value}. Raises NotCaptured."""
+        return payload.decode(self._call(name, occurrence).crossing.request)
+
+    def _call(self, name: str, occurrence: int) -> Call:
+        calls = self._driver.calls
+        if "[" in name:
+            found = [call for call in calls if call.crossing.address == name]
+        else:
+            found = [call for call in calls if call.crossing.name == name][occurrence - 1 :]
+        if not found:
+            happened = ", ".join(call.crossing.address for call in calls[:20]) or "nothing"
+            where = name if "[" in name else f"{name}[{occurrence}]"
+            raise NotCaptured(f"{where} did not happen in this replay; what happened: {happened}")
+        return found[0]
+
+    def answer(self, value: object) -> None:
+        """Say what the run's final answer is: compared with the recorded one where nothing was live."""
+        self._answer = (value,)
+
+    # The context -----------------------------------------------------------------------------------------
+    def __enter__(self) -> ReplaySession:
+        carry.install()
+        self._recorder.start(self._link())
+        self._session.activate()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        fault = self._close(error)
+        if fault is not None and fault is not error:
+            raise fault from error
+        return False
+
+    async def __aenter__(self) -> ReplaySession:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        return self.__exit__(kind, error, traceback)
+
+    def _link(self) -> tuple[str, str] | None:
+        run = self.recording.run
+        return (run.trace_id, run.span_id) if run.trace_id and run.span_id else None
+
+    def _close(self, error: BaseException | None) -> ReplayError | UnknownBoundary | None:
+        """End the session; return what went apart, if anything did."""
+        self._session.deactivate()
+        carry.uninstall()
+        fault = self._final_fault(error)
+        self._report = self._make_report(fault or error)
+        from dataclasses import replace
+
+        run = self._recorder.run
+        verdict = "passed" if self._report.verdict.startswith("passed") else "failed"
+        self._recorder.finish(replace(run, verdict=verdict, error=self._report.error))
+        return fault
+
+    def _final_fault(self, error: BaseException | None) -> ReplayError | UnknownBoundary | None:
+        driver = self._driver
+        if driver.fault is not None:
+            return driver.fault
+        if error is not None:
+            return None  # the program's own failure: what it did not reach because of it is no divergence
+        if not any(call.entry is not None for call in driver.calls):
+            return NothingCompared(
+                f"the replay of {self._source()} compared nothing: the code inside crossed none of the "
+                f"{len(driver.tape.entries)} recorded boundaries. Is it the same agent, and does it run in the `with`?"
+            )
+        missing, _not_reached, _covered = driver.leftovers(self._session.root)
+        if missing:
+            return divergence.left_over(missing)
+        crossed = {call.crossing.name for call in driver.calls}
+        for name in sorted(driver.resolved.new - crossed):
+            known = sorted({*crossed, *driver.tape.names})
+            hint = nearest(name, known)
+            if hint:
+                return UnknownBoundary(f".new({name!r}) was never crossed{hint}")
+        return self._answer_fault()
+
+    def _answer_fault(self) -> Diverged | None:
+        recorded = self.recording.run.answer
+        if self._answer is None or recorded is None or recorded.reason or self._driver.any_free():
+            return None
+        now = payload.encode(self._answer[0])
+        if now.text == recorded.text:
+            return None
+        return Diverged(
+            f"the final answer differs: recorded {brief(untagged(recorded.tree()))}, now "
+            f"{brief(untagged(now.tree()))}; nothing was live that would explain it. "
+            "Next: look for what the agent reads beside its boundaries",
+            cause="final answer differs",
+        )
+
+    def _source(self) -> str:
+        return self.recording.run.name or self.recording.run.run_id[:8]
+
+    # The report ------------------------------------------------------------------------------------------
+    def _make_report(self, error: BaseException | None) -> Report:
+        driver = self._driver
+        ordered = sorted(driver.calls, key=_recorded_order)
+        lines = [line for call in ordered for line in _lines_of(call)]
+        _missing, not_reached, covered = driver.leftovers(self._session.root)
+        lines += [Line("unused", e.address, recorded=_outcome_text(e.envelope)) for e in _missing if error is None]
+        if error is not None:
+            lines += [Line("unused", e.address) for e in _missing]
+        for section, entries in (("not reached", not_reached), ("covered", covered)):
+            lines += [
+                Line("unused" if entry.passed_over else section, entry.address, note="passed over" * entry.passed_over)
+                for entry in entries
+            ]
+        notes = [*self._notes, *_ambiguities(driver)]
+        details = getattr(error, "details", None)
+        return Report(
+            source=self._source(),
+            verdict=self._verdict(error),
+            lines=tuple(lines),
+            recorded=len(driver.tape.entries),
+            error=str(error) if error is not None else "",
+            cause=getattr(error, "cause", "") or (type(error).__name__ if error is not None else ""),
+            next_steps=tuple(getattr(details, "next_steps", ())),
+            notes=tuple(notes),
+        )
+
+    def _verdict(self, error: BaseException | None) -> str:
+        if isinstance(error, NothingCompared):
+            return "nothing compared"
+        if isinstance(error, (ReplayError, UnknownBoundary)):
+            return "diverged"
+        if error is not None:
+            return "failed"
+        return "passed on drift" if any(c.drift and c.action == "stub" for c in self._driver.calls) else "passed"
+
+
+def _recorded_order(call: Call) -> tuple[int, int]:
+    """Order by the record, not by who came first today; what it lacks comes after, by its own order."""
+    return (call.entry.envelope.seq, 0) if call.entry is not None else (1 << 62, call.crossing.seq)
+
+
+def _outcome_text(envelope: Envelope) -> str:
+    outcome = envelope.outcome
+    if outcome.kind == "returned":
+        return brief(untagged(outcome.value.tree()))
+    return f"{outcome.kind} {outcome.end}".strip()
+
+
+def _lines_of(call: Call) -> list[Line]:
+    address = call.entry.address if call.entry is not None else call.crossing.address
+    recorded = now = ""
+    if call.action in ("live", "new", "override") and call.crossing.outcome is not None:
+        outcome = call.crossing.outcome
+        now = brief(untagged(outcome.value.tree())) if outcome.kind == "returned" else f"{outcome.kind} {outcome.end}"
+        recorded = _outcome_text(call.entry.envelope) if call.entry is not None else ""
+        if recorded and not call.differed:
+            recorded = now = ""
+    lines = [Line(_SECTIONS[call.action], address, recorded, now, note=call.note)]
+    if call.drift:
+        lines.append(Line("drifted", address, fields=call.drift))
+    if call.reordered:
+        lines.append(Line("reordered", address, note="came in another order than recorded"))
+    return lines
+
+
+def _ambiguities(driver: ReplayDriver) -> list[str]:
+    found = []
+    for lines in driver.tape.lines.values():
+        for line in lines:
+            if line.ambiguous:
+                found.append(
+                    f"{line.entries[0].address}: parallel strands asked the same and were answered differently; "
+                    "each was given to the strand that began in the same place"
+                )
+    return sorted(found)

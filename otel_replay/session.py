@@ -1,0 +1,246 @@
+"""The session that a crossing belongs to, and where in the run it stands. Holds the only ContextVar.
+
+A *strand* is one line of control: the run's own, one for each task, and one for each job or thread begun in it.
+A task is recognised at its first crossing, by being another task than the one that its inherited scope was made
+in; jobs and threads are given their strand when they are submitted (see carry.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import weakref
+from asyncio import events as _events
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar, Token
+from typing import Protocol, TypeAlias
+
+from otel_replay.crossing import Crossing, Driver, Spec, enter
+from otel_replay.errors import ScopeClosed
+from otel_replay.faults import Faults
+
+Line: TypeAlias = "weakref.ref[asyncio.Task[object]] | int"
+"""Who executes: a task (weakly, so that a scope in its context does not keep it alive) or a thread's number."""
+
+
+class Finished(Protocol):
+    def done(self) -> bool: ...
+
+
+class Strand:
+    """One line of control of a run. `tainted`: a live crossing in it, or joined into it, came out differently."""
+
+    __slots__ = ("adrift", "alive_at_birth", "begun_in", "children", "matching", "number", "parent", "tainted", "until")
+
+    def __init__(self, number: int, begun_in: Strand | None, parent: Crossing | None) -> None:
+        self.number = number
+        self.begun_in = begun_in
+        self.parent = parent
+        self.tainted = begun_in is not None and begun_in.tainted
+        self.children: list[Strand] = []
+        self.until: Callable[[], bool] | None = None
+        self.alive_at_birth: tuple[Strand, ...] = ()  # its elders that still ran when it was begun, where known
+        self.matching: object = None
+        self.adrift = False  # its context was lost, and it was attached because only one run was active
+        if begun_in is not None:
+            begun_in.children.append(self)
+
+    def done(self) -> bool:
+        """True once its task, job or thread has ended."""
+        return self.until is not None and self.until()
+
+    def join(self) -> None:
+        """Take over what strands begun in this one and ended by now bring with them."""
+        if not self.children:
+            return
+        running = []
+        for child in self.children:
+            if child.done():
+                child.join()
+                self.tainted = self.tainted or child.tainted
+            else:
+                running.append(child)
+        self.children = running
+
+
+class Scope:
+    """Where control stands: the session, the crossing around it, the strand, and who executes that strand."""
+
+    __slots__ = ("crossing", "line", "session", "strand")
+
+    def __init__(self, session: Session, crossing: Crossing | None, strand: Strand, line: Line) -> None:
+        self.session = session
+        self.crossing = crossing
+        self.strand = strand
+        self.line = line
+
+
+_scope: ContextVar[Scope | None] = ContextVar("otel_replay_scope", default=None)
+_active: list[Session] = []
+_continues: weakref.WeakKeyDictionary[asyncio.Task[object], Strand] = weakref.WeakKeyDictionary()
+on_unscoped: list[Callable[[], None]] = []
+"""Called when a boundary is crossed while no session is active: how a mode set from outside begins its run."""
+
+
+def _task() -> asyncio.Task[object] | None:
+    loop = _events._get_running_loop()
+    return None if loop is None else asyncio.current_task(loop)
+
+
+def current_line() -> Line:
+    """Return who executes now."""
+    task = _task()
+    return threading.get_ident() if task is None else weakref.ref(task)
+
+
+def _same_line(line: Line, task: asyncio.Task[object] | None) -> bool:
+    if task is None:
+        return line == threading.get_ident()
+    return isinstance(line, weakref.ref) and line() is task
+
+
+class Session:
+    """One recording or replay that is under way in this process."""
+
+    def __init__(self, driver: Driver, *, run_id: str, name: str, lane: str = "", faults: Faults | None = None) -> None:
+        self.driver = driver
+        self.run_id = run_id
+        self.name = name
+        self.lane = lane
+        self.prefix = f"{lane}/" if lane else ""
+        self.faults = faults or Faults()
+        self.counts: dict[str, Iterator[int]] = {}
+        self.entries = itertools.count(1)
+        self.ends = itertools.count(1)
+        self.strands = itertools.count(1)
+        self.root = Strand(0, None, None)
+        self.closed = False
+        self.raises_when_late = False
+        self._token: Token[Scope | None] | None = None
+
+    # Opening and closing ---------------------------------------------------------------------------------
+    def activate(self, *, ambient: bool = False) -> None:
+        """Make this the session of the current context. `ambient`: also of code that lost its context."""
+        _active.append(self)
+        if not ambient:
+            self._token = _scope.set(Scope(self, None, self.root, current_line()))
+
+    def deactivate(self) -> None:
+        """End the session: crossings that come later in its scope are late."""
+        self.closed = True
+        if self in _active:
+            _active.remove(self)
+        if self._token is not None:
+            try:
+                _scope.reset(self._token)
+            except ValueError:  # closed in another context than it was opened in: an async fixture, a generator
+                if (scope := _scope.get()) is not None and scope.session is self:
+                    _scope.set(None)
+            self._token = None
+
+    # Scopes ----------------------------------------------------------------------------------------------
+    def push(self, crossing: Crossing) -> Token[Scope | None]:
+        return _scope.set(Scope(self, crossing, crossing.strand, current_line()))
+
+    def pop(self, token: object) -> None:
+        try:
+            _scope.reset(token)  # type: ignore[arg-type]
+        except ValueError:
+            pass  # a step of a stream that began in one context and ended in another: nothing to restore here
+
+    def new_strand(self, begun_in: Strand, parent: Crossing | None) -> Strand:
+        return Strand(next(self.strands), begun_in, parent)
+
+
+def _rebound(scope: Scope) -> Scope:
+    """Return the scope of the line of control that runs now, beginning a strand where it has none yet."""
+    task = _task()
+    if _same_line(scope.line, task):
+        return scope
+    session = scope.session
+    if task is not None and _continues.get(task) is scope.strand:
+        strand = scope.strand
+    else:
+        strand = session.new_strand(scope.strand, scope.crossing)
+        if task is not None:
+            reference = weakref.ref(task)
+            strand.until = lambda: (alive := reference()) is None or alive.done()
+    bound = Scope(session, scope.crossing, strand, current_line())
+    _scope.set(bound)
+    return bound
+
+
+def _unscoped() -> Scope | None:
+    """Return the scope of code that has none: the one active session's, where it is the only one."""
+    if not _active:
+        for begin in on_unscoped:
+            begin()
+    if len(_active) != 1:
+        return None
+    session = _active[0]
+    task = _task()
+    strand = session.root
+    if session._token is not None or task is not None:
+        strand = session.new_strand(session.root, None)
+        strand.adrift = True
+    scope = Scope(session, None, strand, current_line())
+    _scope.set(scope)
+    return scope
+
+
+def current_scope() -> Scope | None:
+    """Return where control stands, or None outside any session. Begins a strand for a new line of control."""
+    scope = _scope.get()
+    if scope is None:
+        if not _active and not on_unscoped:
+            return None
+        scope = _unscoped()
+        return scope
+    if scope.session.closed:
+        return _late(scope)
+    return _rebound(scope)
+
+
+def _late(scope: Scope) -> Scope | None:
+    session = scope.session
+    if session.raises_when_late:
+        raise ScopeClosed(
+            f"a crossing came after the replay of {session.name!r} had ended: something it started still runs; "
+            "join its threads and tasks before the `with replay(...)` ends"
+        )
+    return _rebound(scope)
+
+
+def enter_call(spec: Spec, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Crossing | None:
+    """Enter a crossing of `spec`; None where nothing is active, or where it is silent beneath another."""
+    scope = current_scope()
+    if scope is None:
+        return None
+    if spec.layer and scope.crossing is not None and scope.crossing.mutes:
+        return None
+    return enter(scope, spec, args, kwargs)
+
+
+def peek_scope() -> Scope | None:
+    """Return the scope as inherited, without beginning a strand."""
+    return _scope.get()
+
+
+def set_scope(scope: Scope | None) -> Token[Scope | None]:
+    """Put `scope` in force in the current context."""
+    return _scope.set(scope)
+
+
+def reset_scope(token: Token[Scope | None]) -> None:
+    _scope.reset(token)
+
+
+def active_sessions() -> tuple[Session, ...]:
+    """Return the sessions that are open in this process."""
+    return tuple(_active)
+
+
+def continue_in(task: asyncio.Task[object], strand: Strand) -> None:
+    """Say that `task` is the same line of control as the caller who blocks until it ends (`asyncio.run`)."""
+    _continues[task] = strand

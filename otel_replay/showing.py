@@ -1,0 +1,110 @@
+"""A recording as text that people read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from otel_replay import jsonform
+from otel_replay.envelope import Envelope, Mark, Recording
+from otel_replay.limits import REPORT_TEXT_CHARS_MAX
+from otel_replay.readable import exception_type, genai_attributes, untagged
+from otel_replay.semconv import GEN_AI_INPUT_TOKENS, GEN_AI_OUTPUT_TOKENS
+from otel_replay.sources import incompleteness
+
+_BRIEF = 72
+
+
+def _short(value: object, limit: int) -> str:
+    import orjson
+
+    text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def outcome_text(envelope: Envelope, limit: int = _BRIEF) -> str:
+    """Return what came of a crossing, in short."""
+    outcome = envelope.outcome
+    if outcome.kind == "returned":
+        return f"-> {_short(untagged(outcome.value.tree()), limit)}"
+    if outcome.kind == "raised":
+        name, message = exception_type(outcome.value)
+        return f"raised {name}: {_short(message, limit)}"
+    if outcome.kind == "streamed":
+        return f"streamed {len(outcome.chunks)} chunk(s), {outcome.end}"
+    if outcome.kind == "lost":
+        return f"LOST: {outcome.lost_reason}"
+    return outcome.kind
+
+
+def tokens_text(envelope: Envelope) -> str:
+    """Return `in/out tokens` of a model crossing, or ""."""
+    if envelope.kind != "model":
+        return ""
+    found = dict(genai_attributes(envelope, content=False))
+    counts = (found.get(GEN_AI_INPUT_TOKENS), found.get(GEN_AI_OUTPUT_TOKENS))
+    return "" if counts == (None, None) else f"{counts[0] or 0}/{counts[1] or 0} tokens"
+
+
+def _line(envelope: Envelope, limit: int) -> str:
+    step = envelope.address.rpartition("/")[2]
+    took = max(envelope.end_ns - envelope.start_ns, 0) / 1e6
+    facts = [f"strand {envelope.strand}", f"{took:.1f} ms", tokens_text(envelope)]
+    if envelope.grade != "exact":
+        facts.append(envelope.grade)
+    if envelope.side_effects:
+        facts.append("side effects")
+    facts += [note for note in envelope.notes if not note.startswith("shape:")]
+    request = _short(untagged(envelope.request.tree()), limit)
+    return f"{step} [{envelope.kind}] {request} {outcome_text(envelope, limit)}  ({', '.join(filter(None, facts))})"
+
+
+def as_tree(recording: Recording, *, content: bool = False) -> str:
+    """Return the recording as an indented tree, and all that is known to be missing from it."""
+    run = recording.run
+    limit = REPORT_TEXT_CHARS_MAX * 100 if content else _BRIEF
+    state = "complete" if recording.complete else "INCOMPLETE"
+    took = f"{max(run.end_ns - run.start_ns, 0) / 1e6:.1f} ms" if run.end_ns else "never closed"
+    rows = [
+        f"{run.name or 'unnamed'}  {run.run_id}",
+        f"  {len(recording.envelopes)} crossings, {took}, {run.verdict}, {state}, trace {run.trace_id}",
+    ]
+    children: dict[str, list[Envelope | Mark]] = {}
+    for item in (*recording.envelopes, *recording.unfinished):
+        children.setdefault(item.parent, []).append(item)
+    known = {envelope.address for envelope in recording.envelopes} | {mark.address for mark in recording.unfinished}
+
+    def walk(parent: str, depth: int) -> None:
+        for item in sorted(children.get(parent, ()), key=lambda found: found.seq):
+            indent = "  " * depth
+            if isinstance(item, Mark):
+                rows.append(f"{indent}{item.address.rpartition('/')[2]} [{item.kind}] IN FLIGHT when the recording stopped")
+            else:
+                rows.append(indent + _line(item, limit))
+            walk(item.address, depth + 1)
+
+    walk("", 1)
+    for parent in sorted(set(children) - known - {""}):
+        rows.append(f"  under {parent}, which is not in the recording:")
+        walk(parent, 2)
+    if run.answer is not None:
+        rows.append(f"  answer: {_short(untagged(run.answer.tree()), limit)}")
+    if run.error:
+        rows.append(f"  error: {run.error}")
+    rows += [f"  ! {text}" for text in incompleteness(recording)]
+    rows += [f"  fault of the recorder: {step} x {count}" for step, count in run.faults.items()]
+    rows += [f"  note: {note}" for note in run.notes]
+    return "\n".join(rows) + "\n"
+
+
+def as_dict(recording: Recording) -> dict[str, Any]:
+    """Return the recording as JSON-able data: the run, its envelopes in their JSON form, what is missing."""
+    import orjson
+
+    return {
+        "run": orjson.loads(jsonform.run_to_json(recording.run)),
+        "complete": recording.complete,
+        "missing": incompleteness(recording),
+        "crossings": [orjson.loads(jsonform.envelope_to_json(envelope)) for envelope in recording.envelopes],
+        "unfinished": [mark.address for mark in recording.unfinished],
+    }
