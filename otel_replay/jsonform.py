@@ -139,6 +139,24 @@ def envelope_from_json(data: bytes, *, trace_id: str = "", span_id: str = "", pa
     return Envelope(**found, trace_id=trace_id, span_id=span_id, parent_span_id=parent_span_id)
 
 
+def envelope_from_cut_json(
+    data: str, request: str | None, value: str | None, *, trace_id: str, span_id: str, parent_span_id: str
+) -> Envelope:
+    """Return the envelope of a JSON form out of which the texts of the request and of the outcome's value were cut.
+
+    Each is given beside it, or None where it was left in. Texts are taken as they are, never parsed.
+    """
+    found = _back(orjson.loads(data), _ENVELOPE_DEFAULTS)
+    if request is not None:
+        kept = found["request"]
+        found["request"] = Payload(kept.encoding, request, kept.reason)
+    if value is not None:
+        outcome = found["outcome"]
+        kept = Payload(outcome.value.encoding, value, outcome.value.reason)
+        found["outcome"] = Outcome(outcome.kind, kept, outcome.chunks, outcome.end)
+    return Envelope(**found, trace_id=trace_id, span_id=span_id, parent_span_id=parent_span_id)
+
+
 def run_to_json(run: Run) -> bytes:
     """Return the JSON form of `run` as UTF-8 bytes."""
     return _forth(run, _RUN_DEFAULTS)

@@ -61,11 +61,11 @@ def compact(
     connection: duckdb.DuckDBPyConnection, folder: Folder, *, grace_s: float = GRACE_S, small_only: bool = False
 ) -> Compaction:
     """Take the files of each day together. The caller does not hold the store's lock. Raises StoreError."""
-    done = Compaction(removed=sweep(folder, grace_s=grace_s))
+    done = Compaction()
     listing = folder.listing()
     for group in _groups(listing, small_only=small_only):
         done += _compact_group(connection, folder, listing, group)
-    return done
+    return done + Compaction(removed=sweep(folder, grace_s=grace_s))
 
 
 def _groups(listing: Listing, *, small_only: bool) -> Iterator[list[FileInfo]]:

@@ -92,7 +92,7 @@ def _verify_file(item: FileInfo) -> tuple[int, int, list[str]]:
     problems: list[str] = []
     rows = envelopes = 0
     try:
-        with pq.ParquetFile(item.path) as file:
+        with pq.ParquetFile(item.path, page_checksum_verification=True) as file:
             for batch in file.iter_batches(_BATCH_ROWS):
                 for row in batch.to_pylist():
                     rows += 1

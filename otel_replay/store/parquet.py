@@ -27,6 +27,7 @@ from otel_replay.store import schema
 from otel_replay.store.rows import Row
 
 SUFFIX: Final = ".parquet"
+_WIDTH: Final = len(schema.COLUMNS)
 TEMPORARY: Final = ".writing"
 _PAGE_BYTES: Final = 4 * 1024 * 1024
 _BASE32: Final = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -59,7 +60,9 @@ class FileInfo:
 
 def table_of(rows: Sequence[Row]) -> pa.Table:
     """Return `rows` as an Arrow table with the store's columns."""
-    columns = [pa.array([row.get(item.name) for row in rows], item.type) for item in schema.SCHEMA]
+    # Row by row first: going through all rows once a column misses the processor's cache each time.
+    listed = zip(*[tuple(map(row.get, schema.COLUMNS)) for row in rows], strict=True) if rows else [()] * _WIDTH
+    columns = [pa.array(values, item.type) for values, item in zip(listed, schema.SCHEMA, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema.SCHEMA)
 
 
@@ -117,6 +120,7 @@ def _options(distinct: Mapping[str, int]) -> dict[str, object]:
         "compression": "zstd",
         "compression_level": 3,
         "data_page_size": _PAGE_BYTES,
+        "write_page_checksum": True,
         "use_dictionary": [name for name in schema.COLUMNS if name not in _NO_DICTIONARY],
         "write_statistics": [name for name in schema.COLUMNS if name not in schema.LONG_COLUMNS],
     }

@@ -21,13 +21,11 @@ from otel_replay.store.views import FORKS, MACROS, VIEWS
 
 _GLOB = str.maketrans({"[": "[[]", "*": "[*]", "?": "[?]", "'": "''"})
 _KEY_COLUMNS = ("run_id", "lane", "kind", "seq", "trace_id", "span_id", "start_ns")
-READ_FAULTS = (
-    duckdb.IOException,
-    duckdb.InvalidInputException,
-    duckdb.SerializationException,
-    duckdb.InternalException,
-)
-"""What DuckDB raises where a file vanished or its pages are damaged."""
+
+
+def may_be_a_file(fault: duckdb.Error) -> bool:
+    """True where `fault` may come from a file that vanished or is damaged, not from the query as it was asked."""
+    return isinstance(fault, duckdb.IOException) or not isinstance(fault, (duckdb.ProgrammingError, duckdb.DataError))
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -173,7 +171,12 @@ def rows_at(connection: duckdb.DuckDBPyConnection, listing: Listing, places: Ite
 def rows_where(
     connection: duckdb.DuckDBPyConnection, condition: str, parameters: Sequence[Any], order: str
 ) -> list[Row]:
-    """Return the rows of the view `stored` that stand and meet `condition`, in `order`."""
-    query = f"SELECT * FROM stored WHERE difference IS NULL AND ({condition}) ORDER BY {order}"  # noqa: S608
-    rows: list[Row] = connection.sql(query, params=list(parameters)).to_arrow_table().to_pylist()
-    return rows
+    """Return the rows of the view `stored` that stand and meet `condition`, in `order`.
+
+    They have the columns that give spans and recordings back, not those that only queries want.
+    """
+    wanted = ", ".join(schema.READ_COLUMNS)
+    text = f"SELECT {wanted} FROM stored WHERE difference IS NULL AND ({condition}) ORDER BY {order}"  # noqa: S608
+    table = connection.sql(text, params=list(parameters)).to_arrow_table()
+    columns = [column.to_pylist() for column in table.columns]
+    return [dict(zip(schema.READ_COLUMNS, values, strict=True)) for values in zip(*columns, strict=True)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from otel_replay import codec, jsonform, semconv
-from otel_replay.envelope import Envelope, Mark, Payload, Recording, Run
+from otel_replay.envelope import Envelope, Mark, Recording, Run
 from otel_replay.errors import NeverRecorded, StoreError, UsageError
 from otel_replay.store.rows import Row, envelope_text, from_row
 
@@ -116,22 +116,16 @@ def _short_way(row: Row) -> Envelope | None:
     if not codec.carries(envelope_text(row), row["attributes"]):
         return None
     try:
-        envelope = jsonform.envelope_from_json(
-            row["envelope"].encode(),
+        return jsonform.envelope_from_cut_json(
+            row["envelope"],
+            row["request"] if row.get("request_at") is not None else None,
+            row["response"] if row.get("response_at") is not None else None,
             trace_id=row["trace_id"],
             span_id=row["span_id"],
             parent_span_id=row["parent_span_id"],
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    if row.get("request_at") is not None:
-        request = envelope.request
-        envelope = replace(envelope, request=Payload(request.encoding, row["request"], request.reason))
-    if row.get("response_at") is not None:
-        outcome = envelope.outcome
-        value = Payload(outcome.value.encoding, row["response"], outcome.value.reason)
-        envelope = replace(envelope, outcome=replace(outcome, value=value))
-    return envelope
 
 
 def recording_of(rows: Iterable[Row], source: str = "") -> Recording:

@@ -98,6 +98,12 @@ SCHEMA: Final = pa.schema(
 COLUMNS: Final = tuple(SCHEMA.names)
 LONG_COLUMNS: Final = ("attributes", "events", "content", "envelope", "exact", "request", "response")
 """The columns that decide how large a row is."""
+_ONLY_ASKED: Final = frozenset(
+    {"service", "key", "side_effects", "grade", "crossings", "digest", "verdict", "replay_of", "operation", "provider"}
+    | {"model", "response_model", "tool", "input_tokens", "output_tokens", "error_type", "source", "difference"}
+)
+READ_COLUMNS: Final = tuple(name for name in COLUMNS if name not in _ONLY_ASKED)
+"""What gives a span or a recording back."""
 BLOOM_COLUMNS: Final = ("trace_id", "run_id")
 """The columns that a reader looks single values up in."""
 NOT_COMPARED: Final = frozenset({"source", "difference"})

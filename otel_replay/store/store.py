@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -25,6 +25,8 @@ from otel_replay.store.prune import Pruning, choose_runs, remove_runs, sizes_of
 from otel_replay.store.rows import Row, from_row, to_row
 from otel_replay.store.runs import RUN_COLUMNS, RunInfo
 from otel_replay.store.seal import add_rows, part_against, seal_journals
+
+_Answer = TypeVar("_Answer")
 
 
 def open_store(location: str | os.PathLike[str], *, create: bool = False) -> Store:
@@ -57,7 +59,7 @@ class Store:
         self.problems: tuple[str, ...] = ()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._lock = threading.RLock()
-        self._state: object = None
+        self._state: tuple[object, ...] | None = None
 
     # Writing ---------------------------------------------------------------------------------------------
     def write(self, spans: Iterable[Span], /) -> None:
@@ -216,24 +218,28 @@ class Store:
         with self._lock:
             return self._asked(lambda: self.connection.sql(text, params=list(parameters)).to_arrow_table())
 
-    def _asked(self, ask: Any) -> Any:
+    def _asked(self, ask: Callable[[], _Answer]) -> _Answer:
         self.refresh()
         try:
             return ask()
-        except query.READ_FAULTS:
+        except duckdb.Error as fault:
             # A file vanished behind a compaction, or its pages are damaged behind a whole footer.
-            self._look_closely()
-            self.refresh()
-            return ask()
+            if not query.may_be_a_file(fault) or not self._look_closely():
+                raise
+        self.refresh()
+        return ask()
 
-    def _look_closely(self) -> None:
-        self._state = None
-        for info in self.folder.listing().files.values():
+    def _look_closely(self) -> bool:
+        """Step over files that can't be read to their end; True where the list of files is another now."""
+        listing = self.folder.listing()
+        for info in listing.files.values():
             try:
                 self.connection.execute(f"SELECT max(hash(COLUMNS(*))) FROM {query.scan([info])}").fetchall()  # noqa: S608
-            except query.READ_FAULTS as fault:
+            except duckdb.Error as fault:
                 if info.path.exists():
                     self.folder.step_over(info.path, str(fault).splitlines()[0])
+        before, self._state = self._state, None
+        return before is None or tuple(sorted(self.folder.listing().files)) != before[0]
 
     def runs(
         self, *, name: str | None = None, verdict: str | None = None, state: str | None = None, limit: int | None = None
@@ -302,5 +308,4 @@ class Store:
 
     def _rows(self, condition: str, parameters: Sequence[Any], order: str) -> list[Row]:
         with self._lock:
-            rows: list[Row] = self._asked(lambda: query.rows_where(self.connection, condition, parameters, order))
-            return rows
+            return self._asked(lambda: query.rows_where(self.connection, condition, parameters, order))

@@ -11,7 +11,8 @@ from typing import Final
 
 MACROS: Final = (
     # attr(attributes, 'gen_ai.request.model'): the attribute's value as text; keys with dots need no quoting.
-    """CREATE OR REPLACE MACRO attr(a, k) AS TRY(json_extract_string(a, '$."' || replace(k, '"', '\\"') || '"'))""",
+    """CREATE OR REPLACE MACRO attr(a, k) AS
+       TRY(json_extract_string(a, '$."' || replace(nullif(k, ''), '"', '\\"') || '"'))""",
     # long_attr: the same, also where the text was too long for `attributes` and moved to a column of its own.
     """CREATE OR REPLACE MACRO long_attr(a, content, request, response, k) AS
        CASE attr(a, k)
@@ -19,7 +20,7 @@ MACROS: Final = (
          WHEN '{"$text":"request"}' THEN request WHEN '{"$json":"request"}' THEN request
          WHEN '{"$text":"response"}' THEN response WHEN '{"$json":"response"}' THEN response
          ELSE attr(a, k) END""",
-    "CREATE OR REPLACE MACRO ns_time(ns) AS make_timestamp_ns(ns)",
+    "CREATE OR REPLACE MACRO ns_time(ns) AS TRY(make_timestamp_ns(ns))",
     "CREATE OR REPLACE MACRO ns_ms(start_ns, end_ns) AS (end_ns::HUGEINT - start_ns::HUGEINT)::DOUBLE / 1e6",
     """CREATE OR REPLACE MACRO message_text(m) AS coalesce(
          TRY(json_extract_string(m, '$.content')),

@@ -15,6 +15,8 @@ from otel_replay.envelope import Chunk, Envelope, Outcome, Payload
 from otel_replay.span import KeyValues, Span
 from otel_replay.store.parquet import table_of
 from otel_replay.store.rows import envelope_text, from_row, to_row
+from otel_replay.store.runs import envelope_of
+from otel_replay.store.schema import READ_COLUMNS
 
 from .strategies import spans
 
@@ -124,6 +126,7 @@ def test_a_crossing_is_given_back_with_its_texts_in_their_own_columns(
     row = to_row(span)
     assert from_row(row) == span
     assert codec.from_span(from_row(row)).envelope == envelope
+    assert envelope_of({name: row.get(name) for name in READ_COLUMNS}) == (envelope, "")
     assert row["integrity"] == "intact"
     assert row["request"] == (None if envelope.request.lost else envelope.request.text)
     if envelope.outcome.kind == "returned" and not envelope.outcome.value.lost:
