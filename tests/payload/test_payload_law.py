@@ -226,7 +226,7 @@ def test_a_text_past_the_limit_is_lost_with_its_size(monkeypatch) -> None:
         assert encode(value).lost
 
 
-def test_nan_keeps_its_sign_and_integers_their_length() -> None:
+def test_im18_nan_keeps_its_sign_and_integers_their_length() -> None:
     assert math.copysign(1, decode(encode(-math.nan))) == -1
     assert decode(encode(-(7**20_000))) == -(7**20_000)
 
