@@ -139,16 +139,7 @@ def _sorted_tables(
     condition: str,
 ) -> Iterator[pa.Table]:
     cursor = connection.cursor()
-    query.table(
-        cursor,
-        "leaving",
-        pa.table(
-            {
-                "file": pa.array([p[0] for p in leaving], pa.string()),
-                "row": pa.array([p[1] for p in leaving], pa.int64()),
-            }
-        ),
-    )
+    query.places_table(cursor, "leaving", leaving)
     text = _ORDER.format(files=query.scan(group, places=True), condition=condition)
     for batch in cursor.sql(text).to_arrow_reader(_BATCH_ROWS):
         yield _with_all_columns(pa.Table.from_batches([batch]))

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import duckdb
-import pyarrow as pa
 
 from otel_replay.originals import now_ns
 from otel_replay.store import query
@@ -88,7 +87,7 @@ def remove_runs(
     listing = folder.listing()
     if not listing.files:
         return 0
-    query.table(connection, "going", pa.table({"run_id": pa.array(list(going), pa.string())}))
+    query.ids_table(connection, "going", going)
     everything = query.scan(listing.files.values())
     connection.execute(
         f"CREATE OR REPLACE TABLE kept_traces AS SELECT DISTINCT trace_id FROM {everything} "  # noqa: S608

@@ -38,9 +38,22 @@ def connect() -> duckdb.DuckDBPyConnection:
             "temp_directory": tempfile.gettempdir(),  # else `.tmp` in whatever folder the program runs in
         },
     )
-    for macro in MACROS:
-        connection.execute(macro)
+    columns = ", ".join(f"{item.name} {_SQL_TYPES[str(item.type)]}" for item in schema.SCHEMA)
+    for statement in (
+        f"CREATE TABLE live ({columns})",
+        "CREATE TABLE superseded (file VARCHAR, row BIGINT)",
+        "CREATE TABLE live_runs (run_id VARCHAR)",
+        "CREATE TABLE noted (run_id VARCHAR, verdict VARCHAR, pinned BOOLEAN)",
+        "CREATE VIEW stored AS SELECT * FROM live",
+        *MACROS,
+        FORKS,
+        *VIEWS,
+    ):
+        connection.execute(statement)
     return connection
+
+
+_SQL_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "bool": "BOOLEAN"}
 
 
 def scan(files: Iterable[FileInfo], *, places: bool = False) -> str:
@@ -62,40 +75,44 @@ def define(
 
     `superseded` names rows that other rows take the place of; `notes` are (run id, verdict, pinned).
     """
-    table(connection, "live", table_of(live))
+    _fill(connection, "live", table_of(live))
     pairs = [(name, row) for name, rows in superseded.items() for row in rows]
-    table(
-        connection,
-        "superseded",
-        pa.table(
-            {"file": pa.array([p[0] for p in pairs], pa.string()), "row": pa.array([p[1] for p in pairs], pa.int64())}
-        ),
+    _fill(connection, "superseded", _pairs(pairs))
+    _fill(connection, "live_runs", pa.table({"run_id": pa.array(sorted(set(live_runs)), pa.string())}))
+    columns = list(zip(*notes, strict=True)) or [(), (), ()]
+    kinds = (("run_id", pa.string()), ("verdict", pa.string()), ("pinned", pa.bool_()))
+    _fill(
+        connection, "noted", pa.table({name: pa.array(v, kind) for v, (name, kind) in zip(columns, kinds, strict=True)})
     )
-    table(connection, "live_runs", pa.table({"run_id": pa.array(sorted(set(live_runs)), pa.string())}))
-    table(
-        connection,
-        "noted",
-        pa.table(
-            {
-                "run_id": pa.array([note[0] for note in notes], pa.string()),
-                "verdict": pa.array([note[1] for note in notes], pa.string()),
-                "pinned": pa.array([note[2] for note in notes], pa.bool_()),
-            }
-        ),
-    )
-    connection.execute(_stored(listing, superseded))
-    connection.execute(FORKS)
-    for view in VIEWS:
-        connection.execute(view)
+    connection.execute(_stored(listing, superseded))  # the views over it were made with the connection
 
 
-def table(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
-    """Copy `rows` into the table `name`."""
-    connection.register("incoming", rows)
-    try:
-        connection.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM incoming")  # noqa: S608  # our own names
-    finally:
-        connection.unregister("incoming")
+def _pairs(places: Sequence[Place]) -> pa.Table:
+    return pa.table(
+        {"file": pa.array([p[0] for p in places], pa.string()), "row": pa.array([p[1] for p in places], pa.int64())}
+    )
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    connection.execute(f"DELETE FROM {name}")  # noqa: S608  # our own names
+    if rows.num_rows:
+        connection.register("incoming", rows)
+        try:
+            connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")  # noqa: S608
+        finally:
+            connection.unregister("incoming")
+
+
+def places_table(connection: duckdb.DuckDBPyConnection, name: str, places: Sequence[Place]) -> None:
+    """Make the table `name` (file, row) of `places`."""
+    connection.execute(f"CREATE OR REPLACE TABLE {name} (file VARCHAR, row BIGINT)")
+    _fill(connection, name, _pairs(places))
+
+
+def ids_table(connection: duckdb.DuckDBPyConnection, name: str, ids: Sequence[str]) -> None:
+    """Make the table `name` (run_id) of `ids`."""
+    connection.execute(f"CREATE OR REPLACE TABLE {name} (run_id VARCHAR)")
+    _fill(connection, name, pa.table({"run_id": pa.array(list(ids), pa.string())}))
 
 
 def _stored(listing: Listing, superseded: Mapping[str, Iterable[int]]) -> str:

@@ -54,19 +54,19 @@ def run_info(values: Sequence[Any]) -> RunInfo:
     return RunInfo(**found)
 
 
-def choose(asked: str, named: Sequence[RunInfo], by_id: Sequence[RunInfo], names: Iterable[str]) -> RunInfo:
+def choose(asked: str, named: Sequence[RunInfo], count: int, by_id: Sequence[RunInfo], names: Iterable[str]) -> RunInfo:
     """Return the run that `asked` means: a name first, then an id or the beginning of one.
 
-    `named` and `by_id` are the candidates, newest first. Raises NeverRecorded, or UsageError where a beginning of
-    an id fits several runs.
+    `count` runs bear the name; `named` and `by_id` are the candidates, newest first. Raises NeverRecorded, or
+    UsageError where the beginning of an id fits several runs.
     """
     if named:
         whole = [run for run in named if run.complete]
         chosen = (whole or list(named))[0]
-        if len(named) == 1:
+        if count == 1:
             return chosen
         kind = "newest complete one" if whole else "newest; none is complete"
-        return replace(chosen, note=f"{len(named)} runs are called {asked!r}; {chosen.run_id[:8]} is the {kind}")
+        return replace(chosen, note=f"{count} runs are called {asked!r}; {chosen.run_id[:8]} is the {kind}")
     exact = [run for run in by_id if run.run_id == asked]
     if len(exact) == 1 or len(by_id) == 1:
         return (exact or list(by_id))[0]

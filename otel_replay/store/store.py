@@ -27,6 +27,8 @@ from otel_replay.store.runs import RUN_COLUMNS, RunInfo
 from otel_replay.store.seal import add_rows, part_against, seal_journals
 
 _Answer = TypeVar("_Answer")
+_RUN_ROWS = "SELECT start_ns FROM stored WHERE difference IS NULL AND kind = 'run' AND coalesce(lane, '') = ''"
+_NEWEST = 20
 
 
 def open_store(location: str | os.PathLike[str], *, create: bool = False) -> Store:
@@ -245,15 +247,25 @@ class Store:
         self, *, name: str | None = None, verdict: str | None = None, state: str | None = None, limit: int | None = None
     ) -> list[RunInfo]:
         """Return the runs, newest first; only those of that name, verdict or state where given."""
-        conditions, parameters = ["true"], []
+        conditions: list[str] = ["true"]
+        parameters: list[Any] = []
         for column, wanted in (("name", name), ("verdict", verdict), ("state", state)):
             if wanted is not None:
                 conditions.append(f"{column} = ?")
                 parameters.append(wanted)
-        return self._runs(" AND ".join(conditions), parameters, limit)
+        since = None
+        if limit is not None and not parameters:
+            # The run rows alone say where the newest ones begin; adding up all runs takes several times as long.
+            text = f"{_RUN_ROWS} ORDER BY start_ns DESC LIMIT 1 OFFSET {max(int(limit), 1) - 1}"
+            found = self.arrow(text).column("start_ns").to_pylist()
+            since = found[0] if found else None
+        return self._runs(" AND ".join(conditions), parameters, limit, since)
 
-    def _runs(self, condition: str, parameters: Sequence[Any], limit: int | None = None) -> list[RunInfo]:
-        text = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs WHERE {condition} ORDER BY start_ns DESC, run_id"  # noqa: S608
+    def _runs(
+        self, condition: str, parameters: Sequence[Any], limit: int | None = None, since: int | None = None
+    ) -> list[RunInfo]:
+        source = "runs" if since is None else f"runs_since({int(since)})"
+        text = f"SELECT {', '.join(RUN_COLUMNS)} FROM {source} WHERE {condition} ORDER BY start_ns DESC, run_id"  # noqa: S608
         if limit is not None:
             text += f" LIMIT {int(limit)}"
         table = self.arrow(text, parameters)
@@ -265,12 +277,28 @@ class Store:
         A name borne by several means the newest complete one, and `note` says so. Raises NeverRecorded with near
         names, or UsageError where the beginning of an id fits several runs.
         """
-        named = self._runs("name = ?", [asked])
-        by_id = [] if named or len(asked) < runs.ID_PREFIX_CHARS_MIN else self._runs("starts_with(run_id, ?)", [asked])
+        named, count = self._named(asked)
+        by_id: list[RunInfo] = []
+        if not named and len(asked) >= runs.ID_PREFIX_CHARS_MIN:
+            by_id = self._runs("run_id >= ? AND run_id < ? || chr(1114111)", [asked, asked])
         names: list[str] = []
         if not named and not by_id:
             names = self.arrow("SELECT DISTINCT name FROM runs WHERE name <> ''").column("name").to_pylist()
-        return runs.choose(asked, named, by_id, names)
+        return runs.choose(asked, named, count, by_id, names)
+
+    def _named(self, name: str) -> tuple[list[RunInfo], int]:
+        """Return (the runs of that name, how many there are); of very many only the newest if one is complete."""
+        ids = self.arrow(
+            "SELECT run_id, min(start_ns) AS begun FROM stored WHERE difference IS NULL AND run_name = ? "
+            "AND coalesce(lane, '') = '' GROUP BY run_id ORDER BY begun DESC, run_id",
+            [name],
+        )
+        listed = ids.column("run_id").to_pylist()
+        for newest in (listed[:_NEWEST], listed):
+            found = self._runs(f"run_id IN ({', '.join('?' * len(newest))})", newest) if newest else []
+            if any(run.complete for run in found):
+                break
+        return found, len(listed)
 
     def recording(self, run_id: str) -> Recording:
         """Return the recording of the run with that id: all its lanes, in the order of entry.

@@ -52,32 +52,33 @@ SELECT run_id, run_name, lane, address, boundary, kind, mode, outcome, strand, s
 FROM stored WHERE difference IS NULL AND run_id IS NOT NULL AND kind IS DISTINCT FROM 'run'
 """
 
-RUNS: Final = """
-CREATE OR REPLACE VIEW runs AS
+# runs_since(ns): the runs that began at that time or later, cheaper than all of them. Of a run that began before and
+# has rows after, the run's own row stands before: it is left out rather than shown in part.
+RUNS_SINCE: Final = """
+CREATE OR REPLACE MACRO runs_since(since) AS TABLE
 WITH lanes AS (
   SELECT run_id, lane,
-    max(run_name) AS name, min(start_ns) AS start_ns, max(end_ns) AS last_ns,
+    any_value(run_name) AS name, min(start_ns) AS start_ns, max(end_ns) AS last_ns,
     max(CASE WHEN kind = 'run' THEN end_ns END) AS end_ns,
-    max(CASE WHEN kind = 'run' THEN outcome END) AS outcome,
-    max(CASE WHEN kind = 'run' THEN verdict END) AS verdict,
-    max(mode) FILTER (kind = 'run') AS mode, max(replay_of) AS replay_of, max(digest) AS digest,
-    max(trace_id) AS trace_id,
+    any_value(outcome) FILTER (kind = 'run') AS outcome, any_value(verdict) AS verdict,
+    coalesce(any_value(mode) FILTER (kind = 'run'), any_value(mode)) AS mode,
+    any_value(replay_of) AS replay_of, any_value(digest) AS digest, any_value(trace_id) AS trace_id,
     count(*) FILTER (kind IS DISTINCT FROM 'run') AS crossings,
     coalesce(max(crossings), 0) AS counted,
     count(*) FILTER (kind IS DISTINCT FROM 'run' AND integrity <> 'intact') AS damaged,
     count(*) FILTER (kind IS DISTINCT FROM 'run' AND outcome = 'lost' AND end_seq = 0) AS unfinished,
     sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens
-  FROM stored WHERE difference IS NULL AND run_id IS NOT NULL GROUP BY run_id, lane
+  FROM stored WHERE difference IS NULL AND run_id IS NOT NULL AND start_ns >= since GROUP BY run_id, lane
 ), summed AS (
   SELECT run_id,
-    coalesce(max(name) FILTER (lane = ''), max(name)) AS name,
+    coalesce(any_value(name) FILTER (lane = ''), any_value(name)) AS name,
     min(start_ns) AS start_ns, coalesce(max(end_ns) FILTER (lane = '' AND outcome <> 'lost'), max(last_ns)) AS end_ns,
     count(*) AS lanes, sum(crossings)::BIGINT AS crossings, sum(counted)::BIGINT AS counted,
     sum(damaged)::BIGINT AS damaged, sum(unfinished)::BIGINT AS unfinished,
     bool_and(coalesce(outcome, 'lost') <> 'lost') AS closed, bool_or(crossings < counted) AS gaps,
-    max(outcome) FILTER (lane = '') AS outcome, max(verdict) FILTER (lane = '') AS verdict,
-    coalesce(max(mode) FILTER (lane = ''), max(mode)) AS mode,
-    max(replay_of) AS replay_of, max(digest) FILTER (lane = '') AS digest, max(trace_id) AS trace_id,
+    any_value(outcome) FILTER (lane = '') AS outcome, any_value(verdict) FILTER (lane = '') AS verdict,
+    coalesce(any_value(mode) FILTER (lane = ''), any_value(mode)) AS mode,
+    any_value(replay_of) AS replay_of, any_value(digest) FILTER (lane = '') AS digest, any_value(trace_id) AS trace_id,
     sum(input_tokens)::BIGINT AS input_tokens, sum(output_tokens)::BIGINT AS output_tokens
   FROM lanes GROUP BY run_id
 )
@@ -92,7 +93,11 @@ SELECT run_id, name, ns_time(start_ns) AS start_time, ns_ms(start_ns, end_ns) AS
   coalesce(mode, 'record') AS mode, replay_of, lanes, counted, damaged, unfinished,
   input_tokens, output_tokens, digest, trace_id, start_ns, end_ns
 FROM summed LEFT JOIN noted USING (run_id)
+WHERE run_id NOT IN (
+  SELECT run_id FROM stored WHERE start_ns < since AND difference IS NULL AND run_id IS NOT NULL AND kind = 'run')
 """
+
+RUNS: Final = "CREATE OR REPLACE VIEW runs AS SELECT * FROM runs_since(-9223372036854775808)"
 
 MODEL_CALLS: Final = """
 CREATE OR REPLACE VIEW model_calls AS
@@ -155,4 +160,4 @@ CREATE TABLE IF NOT EXISTS forks (
   verdict VARCHAR, created_time TIMESTAMP_NS)
 """
 
-VIEWS: Final = (SPANS, CROSSINGS, RUNS, MODEL_CALLS, TOOL_CALLS, MESSAGES, DUPLICATES)
+VIEWS: Final = (SPANS, CROSSINGS, RUNS_SINCE, RUNS, MODEL_CALLS, TOOL_CALLS, MESSAGES, DUPLICATES)
