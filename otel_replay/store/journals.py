@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from otel_replay import codec
+from otel_replay import codec, jsonform, limits, semconv
 from otel_replay.codec import Reading
 from otel_replay.envelope import Envelope, Mark, Outcome, Run, lost
 from otel_replay.errors import StoreError
 from otel_replay.journal import SUFFIX, JournalContents, is_live, read_journal
-from otel_replay.store.rows import Row, to_row
+from otel_replay.readable import genai_attributes
+from otel_replay.span import Span
+from otel_replay.store.rows import Row, from_row, to_row
 
 IN_FLIGHT = "it was still running when the recording stopped"
 
@@ -71,7 +73,31 @@ def rows_of(contents: JournalContents) -> list[Row]:
 
 
 def _row(envelope: Envelope) -> Row:
-    return to_row(codec.to_span(envelope), source="journal", reading=Reading(envelope, "intact"))
+    return to_row(sealed_span(envelope), source="journal", reading=Reading(envelope, "intact"))
+
+
+def sealed_span(envelope: Envelope) -> Span:
+    """Return the span that a journal's crossing is kept as: `codec.to_span` without the readable messages.
+
+    They say again what request and response say, and would double the size of a store. `shown_span` adds them.
+    """
+    carried = codec.ascii_text(jsonform.envelope_to_json(envelope).decode())
+    attributes = [
+        *codec.index_attributes(envelope),
+        *genai_attributes(envelope, content=False),
+        *codec.envelope_attributes(carried, "json", limits.ENVELOPE_PART_BYTES_MAX),
+    ]
+    return replace(codec.to_span(envelope, content=False), attributes=tuple(attributes))
+
+
+def shown_span(row: Row) -> Span:
+    """Return the span of `row` as other tools are shown it: with the readable messages of a journal's crossing."""
+    span = from_row(row)
+    if row.get("source") == "journal" and row.get("kind") != semconv.KIND_RUN:
+        envelope = codec.from_span(span).envelope
+        if envelope is not None:
+            return codec.to_span(envelope)
+    return span
 
 
 def in_flight(mark: Mark, run: Run | None, siblings: tuple[Envelope, ...] = ()) -> Envelope:

@@ -91,14 +91,14 @@ def remove_runs(
     everything = query.scan(listing.files.values())
     connection.execute(
         f"CREATE OR REPLACE TABLE kept_traces AS SELECT DISTINCT trace_id FROM {everything} "  # noqa: S608
-        "WHERE run_id IS NOT NULL AND run_id NOT IN (SELECT run_id FROM going)"
+        "WHERE run_id IS NOT NULL AND run_id NOT IN (SELECT id FROM going)"
     )
     connection.execute(
         f"CREATE OR REPLACE TABLE going_traces AS SELECT DISTINCT trace_id FROM {everything} "  # noqa: S608
-        "WHERE run_id IN (SELECT run_id FROM going)"
+        "WHERE run_id IN (SELECT id FROM going)"
     )
     old = f"OR start_ns < {int(loose_before_ns)}" if loose_before_ns is not None else ""
-    leaves = f"""(coalesce(run_id IN (SELECT run_id FROM going), false) OR (run_id IS NULL
+    leaves = f"""(coalesce(run_id IN (SELECT id FROM going), false) OR (run_id IS NULL
         AND trace_id NOT IN (SELECT trace_id FROM kept_traces)
         AND (trace_id IN (SELECT trace_id FROM going_traces) {old})))"""  # noqa: S608
     loose = 0

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 from otel_replay.store import schema
 from otel_replay.store.folder import Listing
@@ -20,6 +19,7 @@ from otel_replay.store.rows import Row
 from otel_replay.store.views import FORKS, MACROS, VIEWS
 
 _GLOB = str.maketrans({"[": "[[]", "*": "[*]", "?": "[?]", "'": "''"})
+_INSERT_ROWS = 500
 _KEY_COLUMNS = ("run_id", "lane", "kind", "seq", "trace_id", "span_id", "start_ns")
 
 
@@ -75,44 +75,42 @@ def define(
 
     `superseded` names rows that other rows take the place of; `notes` are (run id, verdict, pinned).
     """
-    _fill(connection, "live", table_of(live))
-    pairs = [(name, row) for name, rows in superseded.items() for row in rows]
-    _fill(connection, "superseded", _pairs(pairs))
-    _fill(connection, "live_runs", pa.table({"run_id": pa.array(sorted(set(live_runs)), pa.string())}))
-    columns = list(zip(*notes, strict=True)) or [(), (), ()]
-    kinds = (("run_id", pa.string()), ("verdict", pa.string()), ("pinned", pa.bool_()))
-    _fill(
-        connection, "noted", pa.table({name: pa.array(v, kind) for v, (name, kind) in zip(columns, kinds, strict=True)})
-    )
+    connection.execute("DELETE FROM live")
+    if live:
+        connection.register("incoming", table_of(live))
+        try:
+            connection.execute("INSERT INTO live SELECT * FROM incoming")
+        finally:
+            connection.unregister("incoming")
+    _fill(connection, "superseded", [(name, row) for name, rows in superseded.items() for row in rows])
+    _fill(connection, "live_runs", [(run_id,) for run_id in sorted(set(live_runs))])
+    _fill(connection, "noted", notes)
     connection.execute(_stored(listing, superseded))  # the views over it were made with the connection
 
 
-def _pairs(places: Sequence[Place]) -> pa.Table:
-    return pa.table(
-        {"file": pa.array([p[0] for p in places], pa.string()), "row": pa.array([p[1] for p in places], pa.int64())}
-    )
+def _fill(connection: duckdb.DuckDBPyConnection, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Put `rows` into the table `name` instead of what is there.
 
-
-def _fill(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    Not by way of Arrow: making an array of Python values imports pandas where it is installed, which takes longer
+    than everything else that opening a store does.
+    """
     connection.execute(f"DELETE FROM {name}")  # noqa: S608  # our own names
-    if rows.num_rows:
-        connection.register("incoming", rows)
-        try:
-            connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")  # noqa: S608
-        finally:
-            connection.unregister("incoming")
+    for start in range(0, len(rows), _INSERT_ROWS):
+        some = rows[start : start + _INSERT_ROWS]
+        marks = ", ".join(f"({', '.join('?' * len(row))})" for row in some)
+        connection.execute(f"INSERT INTO {name} VALUES {marks}", [value for row in some for value in row])  # noqa: S608
 
 
 def places_table(connection: duckdb.DuckDBPyConnection, name: str, places: Sequence[Place]) -> None:
     """Make the table `name` (file, row) of `places`."""
     connection.execute(f"CREATE OR REPLACE TABLE {name} (file VARCHAR, row BIGINT)")
-    _fill(connection, name, _pairs(places))
+    _fill(connection, name, places)
 
 
 def ids_table(connection: duckdb.DuckDBPyConnection, name: str, ids: Sequence[str]) -> None:
-    """Make the table `name` (run_id) of `ids`."""
-    connection.execute(f"CREATE OR REPLACE TABLE {name} (run_id VARCHAR)")
-    _fill(connection, name, pa.table({"run_id": pa.array(list(ids), pa.string())}))
+    """Make the table `name` (id) of `ids`."""
+    connection.execute(f"CREATE OR REPLACE TABLE {name} (id VARCHAR)")
+    _fill(connection, name, [(run_id,) for run_id in ids])
 
 
 def _stored(listing: Listing, superseded: Mapping[str, Iterable[int]]) -> str:
@@ -147,17 +145,13 @@ def places_of(
     traces = sorted({row["trace_id"] for row in rows})
     if not files:
         return found
-    connection.register("wanted_runs", pa.table({"id": pa.array(runs, pa.string())}))
-    connection.register("wanted_traces", pa.table({"id": pa.array(traces, pa.string())}))
-    try:
-        columns = ", ".join(_KEY_COLUMNS)
-        answer = connection.execute(
-            f"SELECT parse_filename(filename), file_row_number, {columns} FROM {scan(files, places=True)} "  # noqa: S608  # our own names
-            "WHERE run_id IN (SELECT id FROM wanted_runs) OR trace_id IN (SELECT id FROM wanted_traces)"
-        ).fetchall()
-    finally:
-        connection.unregister("wanted_runs")
-        connection.unregister("wanted_traces")
+    ids_table(connection, "wanted_runs", runs)
+    ids_table(connection, "wanted_traces", traces)
+    columns = ", ".join(_KEY_COLUMNS)
+    answer = connection.execute(
+        f"SELECT parse_filename(filename), file_row_number, {columns} FROM {scan(files, places=True)} "  # noqa: S608
+        "WHERE run_id IN (SELECT id FROM wanted_runs) OR trace_id IN (SELECT id FROM wanted_traces)"
+    ).fetchall()
     for name, number, *values in answer:
         key = key_of(dict(zip(_KEY_COLUMNS, values, strict=True)))
         if key in wanted and number not in superseded.get(name, ()):

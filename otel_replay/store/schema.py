@@ -100,7 +100,7 @@ LONG_COLUMNS: Final = ("attributes", "events", "content", "envelope", "exact", "
 """The columns that decide how large a row is."""
 _ONLY_ASKED: Final = frozenset(
     {"service", "key", "side_effects", "grade", "crossings", "digest", "verdict", "replay_of", "operation", "provider"}
-    | {"model", "response_model", "tool", "input_tokens", "output_tokens", "error_type", "source", "difference"}
+    | {"model", "response_model", "tool", "input_tokens", "output_tokens", "error_type", "difference"}
 )
 READ_COLUMNS: Final = tuple(name for name in COLUMNS if name not in _ONLY_ASKED)
 """What gives a span or a recording back."""

@@ -19,10 +19,10 @@ from otel_replay.store import inspect, query, runs
 from otel_replay.store.compact import GRACE_S, Compaction, compact
 from otel_replay.store.folder import NOTES, SPANS, Folder, Listing
 from otel_replay.store.inspect import StoreInfo, Verification
-from otel_replay.store.journals import JournalRows, journal_paths, read_all
+from otel_replay.store.journals import JournalRows, journal_paths, read_all, shown_span
 from otel_replay.store.notes import Note, read_notes, write_note
 from otel_replay.store.prune import Pruning, choose_runs, remove_runs, sizes_of
-from otel_replay.store.rows import Row, from_row, to_row
+from otel_replay.store.rows import Row, to_row
 from otel_replay.store.runs import RUN_COLUMNS, RunInfo
 from otel_replay.store.seal import add_rows, part_against, seal_journals
 
@@ -332,7 +332,7 @@ class Store:
         if shared.column(0)[0].as_py() > 1:
             start, end = min(row["start_ns"] for row in own), max(row["end_ns"] for row in own)
             rows = [row for row in rows if row["run_id"] is not None or start <= row["start_ns"] <= end]
-        return [from_row(row) for row in rows]
+        return [shown_span(row) for row in rows]
 
     def _rows(self, condition: str, parameters: Sequence[Any], order: str) -> list[Row]:
         with self._lock:

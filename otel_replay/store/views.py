@@ -22,10 +22,20 @@ MACROS: Final = (
          ELSE attr(a, k) END""",
     "CREATE OR REPLACE MACRO ns_time(ns) AS TRY(make_timestamp_ns(ns))",
     "CREATE OR REPLACE MACRO ns_ms(start_ns, end_ns) AS (end_ns::HUGEINT - start_ns::HUGEINT)::DOUBLE / 1e6",
-    """CREATE OR REPLACE MACRO message_text(m) AS coalesce(
-         TRY(json_extract_string(m, '$.content')),
-         array_to_string(
-           list_filter(TRY(json_extract_string(m, '$.parts[*].content')), lambda x: x IS NOT NULL), ''))""",
+    # answers(response): the messages of a vendor's response as it was recorded: its JSON, or the SDK's object (tagged).
+    """CREATE OR REPLACE MACRO answers(r) AS coalesce(
+         nullif(TRY(json_extract(r, '$.choices[*].message')), []),
+         nullif(TRY(json_extract(r, '$.v.choices[*].v.message.v')), []),
+         CASE WHEN TRY(json_extract_string(r, '$.type')) = 'message' THEN [TRY_CAST(r AS JSON)] END,
+         CASE WHEN TRY(json_extract_string(r, '$.v.type')) = 'message' THEN [TRY(json_extract(r, '$.v'))] END)""",
+    # message_text: of the vendors' form (text, or a list of parts with `text`) and of the conventions' (`parts`).
+    """CREATE OR REPLACE MACRO joined(texts) AS array_to_string(list_filter(texts, lambda x: x IS NOT NULL), '')""",
+    """CREATE OR REPLACE MACRO message_text(m) AS CASE TRY(json_type(m, '$.content'))
+         WHEN 'VARCHAR' THEN TRY(json_extract_string(m, '$.content'))
+         WHEN 'ARRAY' THEN joined(list_concat(TRY(json_extract_string(m, '$.content[*].text')),
+           TRY(json_extract_string(m, '$.content[*].v.text'))))
+         ELSE joined(list_concat(TRY(json_extract_string(m, '$.parts[*].content')),
+           TRY(json_extract_string(m, '$.parts[*].text')))) END""",
 )
 
 SPANS: Final = """
@@ -107,10 +117,12 @@ SELECT run_id, run_name, address, seq, coalesce(operation, 'chat') AS operation,
   CASE WHEN run_id IS NULL THEN coalesce(request, long_attr(attributes, content, request, response,
       'gen_ai.input.messages'))
     ELSE coalesce(long_attr(attributes, content, request, response, 'gen_ai.input.messages'),
-      TRY(json_extract(request, '$.messages'))::VARCHAR) END AS messages,
+      TRY(json_extract(request, '$.messages'))::VARCHAR, TRY(json_extract(request, '$.v.messages'))::VARCHAR) END
+    AS messages,
   CASE WHEN run_id IS NULL THEN coalesce(response, long_attr(attributes, content, request, response,
       'gen_ai.output.messages'))
-    ELSE long_attr(attributes, content, request, response, 'gen_ai.output.messages') END AS output_messages,
+    ELSE coalesce(long_attr(attributes, content, request, response, 'gen_ai.output.messages'),
+      to_json(answers(response))::VARCHAR) END AS output_messages,
   request, response, service, trace_id, span_id, start_ns, end_ns, attributes
 FROM stored
 WHERE difference IS NULL AND coalesce(kind, '') <> 'run' AND (kind = 'model' OR (kind IS NULL AND

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from otel_replay import codec
 from otel_replay.envelope import Outcome, Payload
 from otel_replay.span import KeyValues, Span
 from otel_replay.store import Store, open_store
@@ -228,3 +229,38 @@ def test_tool_calls(store: Store) -> None:
     assert ask(
         store, "SELECT tool, arguments, result FROM tool_calls WHERE run_id IS NOT NULL ORDER BY seq LIMIT 1"
     ) == [("search", '{"q":1}', '{"r":"é1"}')]
+
+
+ANSWERS = {
+    "openai as JSON": '{"choices":[{"message":{"role":"assistant","content":"hello"}}]}',
+    "openai as an object": '{"$":"model","t":"m:C","v":{"choices":[{"$":"model","t":"m:D","v":{"message":'
+    '{"$":"model","t":"m:E","v":{"role":"assistant","content":"hello"}}}}]}}',
+    "anthropic as JSON": '{"type":"message","role":"assistant","content":[{"type":"text","text":"hello"}]}',
+    "anthropic as an object": '{"$":"model","t":"m:M","v":{"type":"message","role":"assistant","content":'
+    '[{"$":"model","t":"m:T","v":{"type":"text","text":"hello"}}]}}',
+}
+
+
+@pytest.mark.parametrize("form", ANSWERS)
+@pytest.mark.parametrize("road", ["journal", "otlp"])
+def test_messages_of_whatever_a_vendors_sdk_returned(store: Store, form: str, road: str) -> None:
+    run, _ = make_run(5)
+    encoding = "typed-json" if "object" in form else "json"
+    call = crossing(
+        run,
+        1,
+        kind="model",
+        request=Payload("json", '{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}'),
+        outcome=Outcome("returned", Payload(encoding, ANSWERS[form])),
+    )
+    if road == "journal":
+        write_journal(store.root, replace(run, crossings=1), [call])
+    else:
+        store.write(run_spans(replace(run, crossings=1), [call]))
+    assert ask(store, "SELECT direction, role, content FROM messages WHERE run_id IS NOT NULL ORDER BY 1") == [
+        ("input", "user", "hi"),
+        ("output", "assistant", "hello"),
+    ]
+    assert store.recording(run.run_id).envelopes == (call,)
+    shown = next(span for span in store.spans(run.run_id) if span.span_id == call.span_id)
+    assert shown == codec.to_span(call), "other tools are shown the readable messages"

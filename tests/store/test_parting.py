@@ -97,7 +97,10 @@ def test_the_journals_copy_wins_over_the_collectors(store: Store, journal_first:
         write_journal(store.root, run, envelopes)
     assert ask(store, "SELECT DISTINCT source FROM spans") == [("journal",)]
     assert ask(store, "SELECT crossings, complete FROM runs") == [(3, True)]
-    assert ask(store, "SELECT DISTINCT source, difference FROM duplicates") == [("otlp", "flags, service, resource")]
+    assert ask(store, "SELECT DISTINCT source, difference FROM duplicates ORDER BY 2") == [
+        ("otlp", "flags, service, resource"),
+        ("otlp", "flags, service, resource, attributes: gen_ai.tool.call.arguments, gen_ai.tool.call.result"),
+    ]
     assert len(ask(store, "SELECT 1 FROM duplicates")) == 4
 
 
