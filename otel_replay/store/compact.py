@@ -141,7 +141,10 @@ def _sorted_tables(
     cursor = connection.cursor()
     query.places_table(cursor, "leaving", leaving)
     text = _ORDER.format(files=query.scan(group, places=True), condition=condition)
-    for batch in cursor.sql(text).to_arrow_reader(_BATCH_ROWS):
+    relation = cursor.sql(text)
+    # DuckDB 2 renamed it; both give a pyarrow.RecordBatchReader.
+    read = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_record_batch
+    for batch in read(_BATCH_ROWS):
         yield _with_all_columns(pa.Table.from_batches([batch]))
     if settled:
         yield table_of(sort_rows(settled))

@@ -108,7 +108,7 @@ def _verify_file(item: FileInfo) -> tuple[int, int, list[str]]:
 def _verify_row(row: Row) -> str:
     try:
         span = from_row(row)
-    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:
         return f"the span {row.get('span_id')} can't be given back: {fault}"
     if row.get("integrity") == "intact" and row.get("kind") != semconv.KIND_RUN:
         envelope, reason = envelope_of(row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,12 +41,19 @@ def journal_paths(folder: Path) -> list[Path]:
         return []
 
 
-def read_all(folder: Path) -> Iterator[JournalRows]:
-    """Yield every journal in `folder`. One that can't be read comes without rows and with its problem."""
+def read_all(folder: Path, known: Mapping[str, JournalRows] | None = None) -> Iterator[JournalRows]:
+    """Yield every journal in `folder`. One that can't be read comes without rows and with its problem.
+
+    `known` are journals that were read before, by name: one that has not grown since is not read again.
+    """
     for path in journal_paths(folder):
         try:
             live = is_live(path)  # before reading: what is written after this is not lost by sealing too early
             size = path.stat().st_size
+            before = (known or {}).get(path.name)
+            if before is not None and (before.size, before.live) == (size, live):
+                yield before
+                continue
             contents = read_journal(path)
         except FileNotFoundError:
             continue  # sealed by another process between listing and reading

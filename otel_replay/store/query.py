@@ -18,6 +18,7 @@ from otel_replay.store.parting import Key, Place, key_of
 from otel_replay.store.rows import Row
 from otel_replay.store.views import FORKS, MACROS, VIEWS
 
+_QUOTE = str.maketrans({"'": "''"})
 _GLOB = str.maketrans({"[": "[[]", "*": "[*]", "?": "[?]", "'": "''"})
 _INSERT_ROWS = 500
 _KEY_COLUMNS = ("run_id", "lane", "kind", "seq", "trace_id", "span_id", "start_ns")
@@ -30,14 +31,14 @@ def may_be_a_file(fault: duckdb.Error) -> bool:
 
 def connect() -> duckdb.DuckDBPyConnection:
     """Return a connection to an empty database in memory that fetches no extensions."""
-    connection = duckdb.connect(
-        ":memory:",
-        config={
-            "autoinstall_known_extensions": "false",
-            "parquet_metadata_cache": "true",
-            "temp_directory": tempfile.gettempdir(),  # else `.tmp` in whatever folder the program runs in
-        },
-    )
+    connection = duckdb.connect(":memory:")
+    for setting in (
+        "SET autoinstall_known_extensions = false",
+        "SET parquet_metadata_cache = true",
+        # Else `.tmp` in whatever folder the program runs in.
+        f"SET temp_directory = '{tempfile.gettempdir().translate(_QUOTE)}'",
+    ):
+        connection.execute(setting)
     columns = ", ".join(f"{item.name} {_SQL_TYPES[str(item.type)]}" for item in schema.SCHEMA)
     for statement in (
         f"CREATE TABLE live ({columns})",

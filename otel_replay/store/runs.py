@@ -101,7 +101,7 @@ def envelope_of(row: Row) -> tuple[Envelope | None, str]:
         return short, ""
     try:
         reading = codec.from_span(from_row(row))
-    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:
         return None, f"missing: the row was damaged: {fault}"
     if reading.envelope is None:
         return None, f"{reading.integrity}: {reading.reason}"
@@ -124,7 +124,7 @@ def _short_way(row: Row) -> Envelope | None:
             span_id=row["span_id"],
             parent_span_id=row["parent_span_id"],
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -179,7 +179,7 @@ def recording_of(rows: Iterable[Row], source: str = "") -> Recording:
 def _run_of(row: Row) -> Run | None:
     try:
         return codec.run_from_span(from_row(row))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -61,6 +61,7 @@ class Store:
         self.problems: tuple[str, ...] = ()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._lock = threading.RLock()
+        self._journals: dict[str, JournalRows] = {}
         self._state: tuple[object, ...] | None = None
 
     # Writing ---------------------------------------------------------------------------------------------
@@ -183,7 +184,8 @@ class Store:
             except StoreError as fault:  # read-only media, a full disk: the journals are read where they are
                 unsealed = str(fault)
             # Journals before files: one that is sealed in between is then in the files, and named there.
-            journals = list(read_all(self.folder.journal))
+            journals = list(read_all(self.folder.journal, self._journals))
+            self._journals = {journal.name: journal for journal in journals}
             listing = self.folder.listing()
             journals = [journal for journal in journals if journal.name not in listing.sealed]
             notes, bad_notes = read_notes(self.root / NOTES)

@@ -10,6 +10,7 @@ Laws: `attributes_from(attributes_text(a)) == a`, or NotNatural; `span_from_exac
 from __future__ import annotations
 
 import base64
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
@@ -20,6 +21,7 @@ import orjson
 from otel_replay.span import Attributes, Event, KeyValues, Link, Resource, Scope, Span, Value
 
 _INT64: Final = range(-(2**63), 2**63)
+_SHOWN_DEPTH_MAX: Final = 100
 _PLAIN: Final = frozenset({str, bool, int, type(None)})
 
 
@@ -73,12 +75,14 @@ def attributes_from(text: str) -> Attributes:
     return tuple((key, value_of(item)) for key, item in orjson.loads(text).items())
 
 
-def lossy_tree(value: Value) -> object:
-    """Return `value` as a JSON tree that a person can read and a database accepts; types may be lost."""
+def lossy_tree(value: Value, depth: int = 0) -> object:
+    """Return `value` as a JSON tree that a person can read and a database accepts; types and depths may be lost."""
+    if depth > _SHOWN_DEPTH_MAX and isinstance(value, tuple):
+        return "..."
     if isinstance(value, KeyValues):
-        return {clean(key): lossy_tree(item) for key, item in value}
+        return {clean(key): lossy_tree(item, depth + 1) for key, item in value}
     if isinstance(value, tuple):
-        return [lossy_tree(item) for item in value]
+        return [lossy_tree(item, depth + 1) for item in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, str):
@@ -175,7 +179,11 @@ def _from_record(kind: type, tree: Mapping[str, Any]) -> Any:
 
 def exact_text(span: Span) -> str:
     """Return the exact form of `span`: strict JSON that carries every value."""
-    return orjson.dumps(_record(span)).decode()
+    record = _record(span)
+    try:
+        return orjson.dumps(record).decode()
+    except TypeError:  # nested deeper than orjson writes, though not deeper than it reads
+        return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
 
 
 def span_from_exact(text: str) -> Span:

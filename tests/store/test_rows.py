@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from otel_replay import codec, semconv
 from otel_replay.envelope import Chunk, Envelope, Outcome, Payload
+from otel_replay.limits import IMPORT_DEPTH_MAX
 from otel_replay.span import KeyValues, Span
 from otel_replay.store.parquet import table_of
 from otel_replay.store.rows import envelope_text, from_row, to_row
@@ -80,6 +81,16 @@ def test_a_key_that_stands_twice_keeps_both_and_shows_the_last() -> None:
     span = dataclasses.replace(SPAN, attributes=(("k", "a"), ("k", "b")))
     assert back(span) == span
     assert orjson.loads(to_row(span)["attributes"]) == {"k": "b"}
+
+
+@pytest.mark.parametrize("leaf", [1, float("nan")])
+@pytest.mark.parametrize("wrap", [lambda v: (v,), lambda v: KeyValues((("k", v),))])
+def test_values_nested_as_deep_as_any_importer_lets_through(leaf: object, wrap) -> None:  # type: ignore[no-untyped-def]
+    value = leaf
+    for _ in range(IMPORT_DEPTH_MAX):
+        value = wrap(value)
+    span = dataclasses.replace(SPAN, attributes=(("deep", value),))
+    assert repr(back(span)) == repr(span)
 
 
 payloads = st.sampled_from(
