@@ -214,8 +214,10 @@ def fault_point(step: str) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file or folder to its disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Flush a file or folder to its disk. Windows can't open a folder, and needs no such flush."""
+    if os.name == "nt" and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:

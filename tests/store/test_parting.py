@@ -57,6 +57,16 @@ def test_a_loser_that_comes_again_is_not_kept_again(store: Store) -> None:
     assert copies(store) == (1, 1)
 
 
+def test_the_neighbours_of_a_row_that_lost_its_place_stay(store: Store) -> None:
+    neighbour = replace(SPAN, span_id="b" * 16)
+    store.write([SPAN, neighbour])
+    store.write([GROWN])
+    expected = [(neighbour.span_id, SPAN.end_ns), (GROWN.span_id, GROWN.end_ns)]
+    assert ask(store, "SELECT span_id, end_ns FROM spans ORDER BY 1") == expected
+    store.compact(grace_s=0)
+    assert ask(store, "SELECT span_id, end_ns FROM spans ORDER BY 1") == expected
+
+
 def test_equal_ids_with_another_start_are_two_spans(store: Store) -> None:
     store.write([SPAN])
     store.write([replace(SPAN, start_ns=START + 1)])
