@@ -121,7 +121,10 @@ def record(
     strict = settings.strict if strict is None else strict
     faults = Faults(strict=strict)
     run = Run(
-        run_id=originals.new_run_id(), name=_text(name), start_ns=originals.now_ns(), pins={**environment_pins(), **(pins or {})}
+        run_id=originals.new_run_id(),
+        name=_text(name),
+        start_ns=originals.now_ns(),
+        pins={**environment_pins(), **(pins or {})},
     )
     recorder = _recorder(
         run,
@@ -184,7 +187,9 @@ def replay(
     )
     session = Session(driver, run_id=own.run_id, name=recording.run.name, faults=faults)
     session.raises_when_late = True
-    notes = [] if recording.complete else [f"incomplete recording: {text}" for text in sources.incompleteness(recording)]
+    notes = (
+        [] if recording.complete else [f"incomplete recording: {text}" for text in sources.incompleteness(recording)]
+    )
     return ReplaySession(session, driver, recorder, recording, notes)
 
 

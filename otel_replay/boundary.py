@@ -230,9 +230,8 @@ def binder(fn: Any) -> Callable[[tuple[object, ...], Mapping[str, object]], obje
         if len(args) > len(names):
             raise TypeError("too many arguments")
         found = dict(zip(names, args, strict=False))
-        if kwargs:
-            if not known.issuperset(kwargs) or any(name in found for name in kwargs):
-                raise TypeError("unexpected or doubled argument")
+        if kwargs and (not known.issuperset(kwargs) or any(name in found for name in kwargs)):
+            raise TypeError("unexpected or doubled argument")
         if len(found) < len(names):
             for name in names[len(args) :]:
                 if name in kwargs:

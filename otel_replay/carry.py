@@ -66,7 +66,7 @@ def _carrying_start(self: threading.Thread) -> None:
     _start(self)
 
 
-@functools.wraps(_submit)
+@functools.wraps(_submit)  # type: ignore[arg-type]
 def _carrying_submit(self: ThreadPoolExecutor, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
     scope = _here()
     if scope is None:
@@ -115,7 +115,7 @@ def install() -> None:
         if _users == 1:
             threading.Thread.start = _carrying_start  # type: ignore[method-assign]
             ThreadPoolExecutor.submit = _carrying_submit  # type: ignore[method-assign, assignment]
-            base_events.BaseEventLoop.run_until_complete = _continuing_run  # type: ignore[method-assign, assignment]
+            base_events.BaseEventLoop.run_until_complete = _continuing_run  # type: ignore[method-assign]
 
 
 def uninstall() -> None:

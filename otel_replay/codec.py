@@ -218,7 +218,7 @@ def _whole_text(span: Span) -> tuple[str, Integrity, str]:
         if span.dropped_attributes_count:
             return "", "missing", f"{span.dropped_attributes_count} attributes were dropped, the envelope among them"
         if length is not None:
-            return "", "missing", f"the envelope of {length} bytes was too large for the way it travelled"
+            return "", "missing", f"the envelope of {length!r} bytes was too large for the way it travelled"
         return "", "missing", "the span carries no envelope (content was not captured, or it was removed on the way)"
     if digest == hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest():
         return text, "intact", ""
@@ -302,7 +302,9 @@ def run_from_span(span: Span) -> Run | None:
         digest=str(span.get(semconv.RUN_DIGEST) or ""),
         mode=str(span.get(semconv.MODE) or "record"),
         notes=("the run's own record was damaged on the way",),
-        **ids,
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        parent_span_id=span.parent_span_id,
     )
 
 

@@ -123,7 +123,7 @@ class Crossing:
         self.counts: dict[str, Iterator[int]] = {}
         counts = session.counts if parent is None else parent.counts
         step = f"{spec.name}[{next(counts.setdefault(spec.name, itertools.count(1)))}]"
-        self.address = f"{parent.address}/{step}" if parent is not None else session.prefix + step
+        self.address: str = f"{parent.address}/{step}" if parent is not None else session.prefix + step
         self.seq = next(session.entries)
         self.end_seq = 0
         self.start_ns = originals.now_ns()
@@ -136,7 +136,7 @@ class Crossing:
         self.facts: dict[str, object] = {}
         self.served: Served | None = None
         self.state: object = None
-        self.mutes = spec.mutes or (parent is not None and parent.mutes)
+        self.mutes: bool = spec.mutes or (parent is not None and parent.mutes)
         self._chunks: list[Chunk] = []
         self._ended = False
         self._open = 0

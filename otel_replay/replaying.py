@@ -115,19 +115,18 @@ class ReplaySession:
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
+    ) -> None:
         fault = self._close(error)
         if fault is not None and fault is not error:
             raise fault from error
-        return False
 
     async def __aenter__(self) -> ReplaySession:
         return self.__enter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        return self.__exit__(kind, error, traceback)
+    ) -> None:
+        self.__exit__(kind, error, traceback)
 
     def _link(self) -> tuple[str, str] | None:
         run = self.recording.run

@@ -37,12 +37,12 @@ class Strand:
         self.number = number
         self.begun_in = begun_in
         self.parent = parent
-        self.tainted = begun_in is not None and begun_in.tainted
+        self.tainted: bool = begun_in is not None and begun_in.tainted
         self.children: list[Strand] = []
         self.until: Callable[[], bool] | None = None
         self.alive_at_birth: tuple[Strand, ...] = ()  # its elders that still ran when it was begun, where known
         self.matching: object = None
-        self.adrift = False  # its context was lost, and it was attached because only one run was active
+        self.adrift: bool = False  # its context was lost, and it was attached because only one run was active
         if begun_in is not None:
             begun_in.children.append(self)
 

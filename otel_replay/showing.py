@@ -43,7 +43,9 @@ def tokens_text(envelope: Envelope) -> str:
         return ""
     found = dict(genai_attributes(envelope, content=False))
     counts = (found.get(GEN_AI_INPUT_TOKENS), found.get(GEN_AI_OUTPUT_TOKENS))
-    return "" if counts == (None, None) else f"{counts[0] or 0}/{counts[1] or 0} tokens"
+    if counts == (None, None):
+        return ""
+    return "/".join(str(count if isinstance(count, int) else 0) for count in counts) + " tokens"
 
 
 def _line(envelope: Envelope, limit: int) -> str:
@@ -70,7 +72,8 @@ def as_tree(recording: Recording, *, content: bool = False) -> str:
         f"  {len(recording.envelopes)} crossings, {took}, {run.verdict}, {state}, trace {run.trace_id}",
     ]
     children: dict[str, list[Envelope | Mark]] = {}
-    for item in (*recording.envelopes, *recording.unfinished):
+    items: list[Envelope | Mark] = [*recording.envelopes, *recording.unfinished]
+    for item in items:
         children.setdefault(item.parent, []).append(item)
     known = {envelope.address for envelope in recording.envelopes} | {mark.address for mark in recording.unfinished}
 
@@ -78,7 +81,9 @@ def as_tree(recording: Recording, *, content: bool = False) -> str:
         for item in sorted(children.get(parent, ()), key=lambda found: found.seq):
             indent = "  " * depth
             if isinstance(item, Mark):
-                rows.append(f"{indent}{item.address.rpartition('/')[2]} [{item.kind}] IN FLIGHT when the recording stopped")
+                rows.append(
+                    f"{indent}{item.address.rpartition('/')[2]} [{item.kind}] IN FLIGHT when the recording stopped"
+                )
             else:
                 rows.append(indent + _line(item, limit))
             walk(item.address, depth + 1)

@@ -67,7 +67,13 @@ def find_fixture(name: str, settings: _settings.Settings) -> Path | None:
     if "/" in name or "\\" in name or name.startswith("."):
         return None
     configured = settings.project.get("fixtures", FIXTURE_FOLDERS)
-    folders = [configured] if isinstance(configured, str) else list(configured) if isinstance(configured, list | tuple) else []
+    folders = (
+        [configured]
+        if isinstance(configured, str)
+        else list(configured)
+        if isinstance(configured, list | tuple)
+        else []
+    )
     for folder in folders:
         for suffix in FIXTURE_SUFFIXES:
             candidate = Path(settings.project_dir or ".") / str(folder) / f"{name}{suffix}"
@@ -92,7 +98,9 @@ def _from_store(location: str | os.PathLike[str], name: str) -> Recording:
         return store.recording(store.find_run(name).run_id)
 
 
-def recordings(source: str, *, headers: Mapping[str, str] | None = None, format: str | None = None) -> tuple[list[Recording], Any]:
+def recordings(
+    source: str, *, headers: Mapping[str, str] | None = None, format: str | None = None
+) -> tuple[list[Recording], Any]:
     """Return all runs that a file, folder or address holds, and the import's own account of itself."""
     from otel_replay.importers import open_source
     from otel_replay.importers.genai import recordings as to_recordings
@@ -121,7 +129,8 @@ def require_usable(recording: Recording, *, allow_incomplete: bool) -> None:
         return
     raise IncompleteRecording(
         f"the recording of {recording.run.name or recording.run.run_id[:8]!r} is not complete: "
-        f"{'; '.join(incompleteness(recording))}. Next: --allow-incomplete (allow_incomplete=True) replays what is there"
+        f"{'; '.join(incompleteness(recording))}. Next: "
+        "--allow-incomplete (allow_incomplete=True) replays what is there"
     )
 
 

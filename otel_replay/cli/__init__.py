@@ -34,7 +34,9 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module = import_module(f"otel_replay.cli.{cmd_name}_" if cmd_name == "import" else f"otel_replay.cli.{cmd_name}")
+        module = import_module(
+            f"otel_replay.cli.{cmd_name}_" if cmd_name == "import" else f"otel_replay.cli.{cmd_name}"
+        )
         command = module.command
         assert isinstance(command, click.Command)
         return command

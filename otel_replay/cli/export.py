@@ -14,7 +14,11 @@ from otel_replay.cli._child import store_option
 @click.argument("run")
 @store_option
 @click.option(
-    "--format", "form", type=click.Choice(["otlp-json", "otlp-proto", "jaeger", "zipkin"]), default="otlp-json", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["otlp-json", "otlp-proto", "jaeger", "zipkin"]),
+    default="otlp-json",
+    show_default=True,
 )
 @click.option("--output", "-o", type=click.Path(dir_okay=False), help="The file to write (default: standard output).")
 def command(run: str, store: str | None, form: str, output: str | None) -> None:

@@ -27,9 +27,7 @@ def command(run: str, program: tuple[str, ...], store: str | None) -> None:
     before = sources.load(run, store=store)
     name = before.run.name or run
     folder = store_folder(store)
-    code = run_program(
-        program, {"OTEL_REPLAY_MODE": "record", "OTEL_REPLAY_NAME": name, "OTEL_REPLAY_STORE": folder}
-    )
+    code = run_program(program, {"OTEL_REPLAY_MODE": "record", "OTEL_REPLAY_NAME": name, "OTEL_REPLAY_STORE": folder})
     with open_store(folder, create=True) as opened:
         after = opened.recording(opened.find_run(name).run_id)
         spans = opened.spans(after.run.run_id)

@@ -19,7 +19,8 @@ def command(store: str | None, name: str | None, limit: int, form: str) -> None:
 
     where = "WHERE name = ?" if name else ""
     text = (
-        "SELECT left(run_id, 8) AS run, name, start_time, round(duration_ms, 1) AS ms, crossings, state, verdict, mode, "  # noqa: S608
+        "SELECT left(run_id, 8) AS run, name, start_time, round(duration_ms, 1) AS ms, "  # noqa: S608  # our own words
+        "crossings, state, verdict, mode, "
         f"input_tokens, output_tokens, left(replay_of, 8) AS replay_of FROM runs {where} "
         f"ORDER BY start_ns DESC LIMIT {max(limit, 0)}"
     )

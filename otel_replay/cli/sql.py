@@ -26,7 +26,9 @@ def command(query: str, store: str | None, form: str) -> None:
         except Exception as fault:
             if type(fault).__module__.split(".")[0] not in ("duckdb", "_duckdb"):
                 raise
-            raise UsageError(f"{str(fault).splitlines()[0]} (views: runs, crossings, spans, model_calls, tool_calls)") from None
+            raise UsageError(
+                f"{str(fault).splitlines()[0]} (views: runs, crossings, spans, model_calls, tool_calls)"
+            ) from None
         problems = opened.problems
     print_table(table, form)
     for problem in problems:

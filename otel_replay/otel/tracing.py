@@ -18,7 +18,6 @@ from otel_replay.readable import error_event, span_name, span_status
 from otel_replay.span import KeyValue
 
 
-
 class PrivateIds:
     """An id generator that never touches the program's randomness."""
 
@@ -204,5 +203,3 @@ def _current_context() -> tuple[str, str] | None:
         return None
     found = api.get_current_span().get_span_context()
     return (f"{found.trace_id:032x}", f"{found.span_id:016x}") if found.is_valid else None
-
-

@@ -101,7 +101,8 @@ def one_more(asked: Asked, recorded: int, nearest: Entry | None, expected: Entry
         close = f" Nearest recorded: {nearest.address}, where {'; '.join(field_text(f) for f in fields[:3])}."
     steps = (f'--new "{asked.name}"',)
     text = (
-        f"{asked.address} diverged: {asked.name!r} {how_often} {place} (request {short(untagged(asked.request.tree()))})."
+        f"{asked.address} diverged: {asked.name!r} {how_often} {place} "
+        f"(request {short(untagged(asked.request.tree()))})."
         f"{close} Nothing was served. Next: let it run with {steps[0]} (plan.new({asked.name!r})){hint}"
     )
     return _error(text, "one more than recorded", asked, nearest, fields, steps)
@@ -132,8 +133,8 @@ def not_certain(asked: Asked, candidates: Sequence[Entry]) -> Diverged:
     """A drifted strand that could be several recorded ones: serving any would be a guess."""
     listed = ", ".join(entry.address for entry in candidates[:10])
     text = (
-        f"{asked.address} diverged: its input is in no recorded strand, and {len(candidates)} recorded strands could be "
-        f"meant ({listed}): serving one of them would be a guess. Nothing was served. "
+        f"{asked.address} diverged: its input is in no recorded strand, and {len(candidates)} recorded strands "
+        f"could be meant ({listed}): serving one of them would be a guess. Nothing was served. "
         f'Next: run it live, e.g. --live "{candidates[0].address}"'
     )
     steps = (f'--live "{candidates[0].address}"',)

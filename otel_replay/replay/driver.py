@@ -5,18 +5,19 @@ It is handed envelopes and a recorder (which writes this replay's own spans), an
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
-from otel_replay import payload
+from otel_replay import originals
 from otel_replay.changes import FieldChange, compare
-from otel_replay.crossing import Crossing
-from otel_replay.envelope import Envelope, Outcome
+from otel_replay.crossing import Crossing, Served
+from otel_replay.envelope import Envelope, Outcome, Payload
 from otel_replay.errors import Diverged, PlaceholderReachedLive, ReplayError, SideEffectBlocked
 from otel_replay.match_rules import MatchRules
-from otel_replay.redaction import Redactor, find_placeholders
+from otel_replay.redaction import Redacted, Redactor, find_placeholders
 from otel_replay.renaming import equal_up_to_renaming
 from otel_replay.replay.divergence import Asked, fields_between
 from otel_replay.replay.matching import Decision, KeyOf, Matcher
@@ -25,7 +26,6 @@ from otel_replay.replay.served import Overridden, TapeServed
 from otel_replay.replay.tape import Entry, Line, Tape
 from otel_replay.replay.turns import Turns
 from otel_replay.session import Strand
-
 
 _VOLATILE_OUTCOME = MatchRules(
     ignore=(
@@ -40,6 +40,9 @@ _VOLATILE_OUTCOME = MatchRules(
     source="outcome of a live crossing",
 )
 """What a provider makes anew with each answer: the same words under a new id are the same outcome."""
+
+
+_SIBLINGS_SECONDS = 0.05
 
 
 class CrossingRecorder(Protocol):
@@ -80,7 +83,7 @@ class ReplayDriver:
         recorder: CrossingRecorder,
         redactor: Redactor,
         rules_for: Callable[[str, str], MatchRules],
-        key_of_request: Callable[[object, MatchRules], str],
+        key_of_request: Callable[[Redacted[Payload], MatchRules], str],
     ) -> None:
         self.tape = tape
         self.resolved = resolved
@@ -169,7 +172,7 @@ class ReplayDriver:
 
     def _serve(self, crossing: Crossing, call: Call) -> None:
         if call.entry is None:
-            crossing.served = _Deferred(self, crossing, call)
+            crossing.served = cast("Served", _Deferred(self, crossing, call))
             return
         crossing.served = self._served(crossing, call)
 
@@ -316,6 +319,7 @@ class _Deferred:
         self._crossing = crossing
         self._call = call
         self._served: TapeServed | None = None
+        self._waited = False
 
     @property
     def outcome(self) -> Outcome:
@@ -323,26 +327,24 @@ class _Deferred:
 
     def _settled(self) -> TapeServed:
         if self._served is None:
+            if not self._waited:
+                originals.sleep(_SIBLINGS_SECONDS)  # in other threads they get to their first crossing meanwhile
             self._served = self._driver.settle(self._crossing, self._call)
         return self._served
 
     def wait(self) -> None:
-        from otel_replay import originals
-
-        originals.sleep(0.05)  # siblings that were begun together get to their first crossing
         self._settled().wait()
 
     async def wait_async(self) -> None:
-        import asyncio
-
         for _ in range(8):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # siblings that were begun together get to their first crossing
+        self._waited = True
         await self._settled().wait_async()
 
     def give(self) -> object:
         return self._settled().give()
 
-    def value(self, item: payload.Payload) -> object:
+    def value(self, item: Payload) -> object:
         return self._settled().value(item)
 
     def check_sent(self, at: int, sent: object, thrown: BaseException | None) -> None:

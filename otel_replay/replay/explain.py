@@ -40,8 +40,10 @@ def explain(plan: ReplayPlan, source: object) -> str:
         elif action == "live" and entry.envelope.kind == "model":
             usage = dict(genai_attributes(entry.envelope, content=False))
             counts = [usage.get(key) for key in (GEN_AI_INPUT_TOKENS, GEN_AI_OUTPUT_TOKENS)]
-            tokens = [total + (count if isinstance(count, int) else 0) for total, count in zip(tokens, counts, strict=True)]
-            note = f" (cost when recorded: {counts[0] or 0} tokens in, {counts[1] or 0} out)"
+            tokens = [
+                total + (count if isinstance(count, int) else 0) for total, count in zip(tokens, counts, strict=True)
+            ]
+            note = f" (cost when recorded: {int(str(counts[0] or 0))} tokens in, {int(str(counts[1] or 0))} out)"
         elif action == "live" and entry.envelope.side_effects:
             note = " (HAS SIDE EFFECTS, and the plan names it)"
         words = {"stub": "served", "opened": "opened"}.get(action, action)

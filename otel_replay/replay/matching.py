@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from otel_replay.renaming import equal_up_to_renaming
 from otel_replay.crossing import Crossing
 from otel_replay.errors import Diverged
+from otel_replay.renaming import equal_up_to_renaming
 from otel_replay.replay import divergence
 from otel_replay.replay.divergence import Asked
 from otel_replay.replay.plan import Resolved, nearest
@@ -155,10 +155,10 @@ class Matcher:
             if line in lines:
                 lines.remove(line)
 
-    def _consume(self, entry: Entry, **facts: bool) -> Decision:
+    def _consume(self, entry: Entry, *, drifted: bool = False, reordered: bool = False) -> Decision:
         action = self.resolved.action(entry)
         entry.used = action
-        return Decision(action, entry, **facts)
+        return Decision(action, entry, drifted, reordered)
 
     # No equal request ------------------------------------------------------------------------------------
     def _mismatch(self, crossing: Crossing, asked: Asked, under: str, lines: list[Line], *, free: bool) -> Decision:

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from otel_replay import payload
-from otel_replay.renaming import apply_renaming
 from otel_replay.crossing import Crossing
 from otel_replay.envelope import Outcome, Payload
 from otel_replay.errors import Diverged, Unservable
 from otel_replay.limits import CANCELLED_WAIT_MS_MAX
+from otel_replay.renaming import apply_renaming
 from otel_replay.replay.tape import Entry
 from otel_replay.replay.turns import Turns
 from otel_replay.streams import stream_left_early
@@ -102,13 +102,13 @@ class TapeServed:
 
     # Turns -----------------------------------------------------------------------------------------------
     def wait(self) -> None:
-        if self._turns.needed and self.outcome.kind != "cancelled":
+        if self.outcome.kind != "cancelled":
             self._turns.wait(self._entry, self._crossing.strand)
 
     async def wait_async(self) -> None:
         if self.outcome.kind == "cancelled" or self.outcome.end == "cancelled":
             await self._until_cancelled()
-        elif self._turns.needed:
+        elif self._turns.needed or self._crossing.strand.number:
             await self._turns.wait_async(self._entry, self._crossing.strand)
 
     async def _until_cancelled(self) -> None:
@@ -181,10 +181,7 @@ def _become(target: object, then: object) -> None:
     """Make the container `target` equal to `then`, in place."""
     if isinstance(target, list) and isinstance(then, list):
         target[:] = then
-    elif isinstance(target, dict) and isinstance(then, dict):
-        target.clear()
-        target.update(then)
-    elif isinstance(target, set) and isinstance(then, set):
+    elif (isinstance(target, dict) and isinstance(then, dict)) or (isinstance(target, set) and isinstance(then, set)):
         target.clear()
         target.update(then)
     elif isinstance(target, bytearray) and isinstance(then, (bytes, bytearray)):

@@ -11,8 +11,10 @@ ended) or the loop has run idle: else the second could overtake the first on its
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 
 from otel_replay import originals
 from otel_replay.limits import TURN_WAIT_MS_MAX
@@ -21,7 +23,10 @@ from otel_replay.session import Strand
 
 _IDLE_SPINS = 6
 _POLL_SECONDS = 0.001
+_THREAD_POLL_SECONDS = 0.001
 _THREAD_IDLE_SECONDS = 0.05
+_WAITING_FILES = ("threading.py", "queue.py", "selectors.py", "concurrent/futures/thread.py", "futures/_base.py")
+_WAITING_NAMES = ("wait", "_wait_for_tstate_lock", "join", "get", "select", "_worker", "acquire")
 
 
 class Turns:
@@ -38,6 +43,10 @@ class Turns:
         self._changed = threading.Condition()
         self._settling: tuple[Strand, int] | None = None
         self._polls = 0
+        self._threads: set[int] = set()
+        self._sleepers: set[int] = set()
+        self.home = threading.get_ident()
+        """The thread that the replay was begun in."""
 
     @property
     def needed(self) -> bool:
@@ -96,14 +105,12 @@ class Turns:
         return not self._blocked_by(entry)
 
     def _is_first(self, entry: Entry) -> bool:
-        return all(
-            entry.envelope.end_seq <= other.envelope.end_seq for other, _strand in list(self._waiting.values())
-        )
+        return all(entry.envelope.end_seq <= other.envelope.end_seq for other, _strand in list(self._waiting.values()))
 
     async def wait_async(self, entry: Entry, strand: Strand) -> None:
         """Suspend until it is `entry`'s turn to end."""
         await asyncio.sleep(0)  # a call suspends: siblings that were begun together get to their first crossing
-        if self._free_to_go(entry):
+        if not self.needed or self._free_to_go(entry):
             return
         self._waiting[id(entry)] = (entry, strand)
         loop = asyncio.get_running_loop()
@@ -143,30 +150,66 @@ class Turns:
         return sum(1 for timer in scheduled if not timer.cancelled()) > self._polls
 
     def wait(self, entry: Entry, strand: Strand) -> None:
-        """Block until it is `entry`'s turn to end. In a thread that runs an event loop nothing is waited for."""
+        """Block until it is `entry`'s turn to end. In a thread that runs an event loop nothing is waited for.
+
+        A strand in a thread of its own is also held until the threads that it runs beside wait for something: a
+        served call would else be over before its siblings are begun, or before anybody could see who came first.
+        """
         if asyncio._get_running_loop() is not None:
             return
+        me = threading.get_ident()
+        self._threads.add(me)
+        beside = strand.number != 0
+        if not beside and (not self.needed or self._free_to_go(entry)):
+            return
         with self._changed:
-            if self._free_to_go(entry):
-                return
             self._waiting[id(entry)] = (entry, strand)
-            deadline = originals.monotonic() + TURN_WAIT_MS_MAX / 1000
             seen, since = self._moves, originals.monotonic()
+            calm = 0
             try:
-                while not self._free_to_go(entry):
-                    self._changed.wait(0.002)
+                while True:
+                    free = not self.needed or self._free_to_go(entry)
+                    calm = calm + 1 if free and (not beside or self._quiet(me)) else 0
+                    if calm > (self._moves > 1):
+                        return
+                    self._sleepers.add(me)
+                    try:
+                        self._changed.wait(_THREAD_POLL_SECONDS)
+                    finally:
+                        self._sleepers.discard(me)
                     now = originals.monotonic()
                     if self._moves != seen:
                         seen, since = self._moves, now
+                        calm = 0
                     elif now - since > _THREAD_IDLE_SECONDS:
-                        if self._settling is not None:
-                            self._settling = None
-                        elif self._is_first(entry):
+                        self._settling = None
+                        if not self.needed or self._is_first(entry):
                             return
-                    if now > deadline:
-                        return
             finally:
                 self._waiting.pop(id(entry), None)
+
+    def _quiet(self, me: int) -> bool:
+        """True where each thread of the run, those aside that wait here, is blocked in the library's own waiting."""
+        frames = sys._current_frames()
+        for thread in {self.home, *self._threads} - self._sleepers - {me}:
+            frame = frames.get(thread)
+            if frame is not None and not _waits(frame):
+                return False
+        return True
+
+
+def _waits(frame: FrameType | None) -> bool:
+    """True where a thread stands in the library's own waiting, and not in the midst of beginning another."""
+    assert frame is not None
+    code = frame.f_code
+    if code.co_name not in _WAITING_NAMES or not code.co_filename.endswith(_WAITING_FILES):
+        return False
+    around: FrameType | None = frame
+    while around is not None and around.f_code.co_filename.endswith(_WAITING_FILES):
+        if around.f_code.co_name in ("start", "submit"):
+            return False
+        around = around.f_back
+    return True
 
 
 def _blocks(entry: Entry) -> bool:
