@@ -115,6 +115,7 @@ def what_next(seconds: float) -> None:
     heading(f"All of this took {seconds:.1f} s. What next", "")
     for command, why in (
         ("less bench/incidents/trade.py", "the agent, its tool and the fix"),
+        (f".venv/bin/otel-replay show bench/incidents/fixtures/{trade.NAME}.otlp.jsonl", "the committed recording"),
         (".venv/bin/python -m pytest tests/incidents", "seven such incidents as tests"),
         (".venv/bin/otel-replay record my-run -- python my_agent.py", "record an agent of yours"),
     ):

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from bench.incidents import ALL
 from bench.incidents._common import fixture
-from otel_replay import open_store, record
+from otel_replay import record
+from otel_replay.exporting import spans_of, write_fixture
 from otel_replay.testing import ModelServer
-from otel_replay.wire.json import json_line
 
 if TYPE_CHECKING:
     from bench.incidents._common import Incident
@@ -51,10 +51,8 @@ def main(names: list[str]) -> None:
 
 def export(store: Path, name: str, target: Path) -> None:
     """Write the run `name` of `store` to `target` as OTLP JSON Lines, a line a span, in recorded order."""
-    with open_store(store) as opened:
-        spans = opened.spans(opened.find_run(name).run_id)
     target.parent.mkdir(exist_ok=True)
-    target.write_bytes(b"".join(json_line([span]) for span in spans))
+    write_fixture(target, spans_of(name, store=store))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from bench.incidents import ALL, cleanup, payout, trade, trip
 from bench.incidents._common import client, fixture, opening
 from bench.incidents.record import record_into
 from otel_replay import ReplayPlan, replay
-from otel_replay.errors import Diverged
+from otel_replay.errors import Diverged, IncompleteRecording
+from otel_replay.exporting import export_bytes, spans_of
 from otel_replay.testing import ModelServer
 
 if TYPE_CHECKING:
@@ -251,3 +252,16 @@ def test_fixture_is_otlp_as_the_collector_writes_it_and_names_no_machine(inciden
     assert spans == session.report.recorded + 1
     assert socket.gethostname() not in text
     assert str(Path(__file__).parents[2]) not in text
+
+
+@EACH
+def test_fixture_read_and_exported_again_is_the_same_file(incident: Incident) -> None:
+    path = fixture(incident.NAME)
+    assert export_bytes(spans_of(str(path)), "otlp-json") == path.read_bytes()
+
+
+def test_fixture_that_was_changed_by_hand_is_not_served(tmp_path: Path) -> None:
+    changed = tmp_path / "changed.otlp.jsonl"
+    changed.write_text(fixture(trade.NAME).read_text().replace("5000", "5001"))
+    with pytest.raises(IncompleteRecording, match="digest does not match"):
+        replay(changed)

@@ -49,7 +49,6 @@ def asks(llm: openai.AsyncOpenAI) -> Callable[[str], Any]:
 
     async def sub_agent(wish: str) -> str:
         answer = await agent(opening("You search.", wish))
-        await asyncio.sleep(0)
         call = answer.choices[0].message.tool_calls[0]
         return await search(**json.loads(call.function.arguments))
 
