@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from otel_replay import carry, originals, payload, sources
+from otel_replay import carry, limits, originals, payload, sources
 from otel_replay import settings as _settings
 from otel_replay.envelope import Recording, Run
 from otel_replay.faults import Faults
@@ -21,11 +21,13 @@ from otel_replay.match_rules import MatchBook, MatchRules
 from otel_replay.otel.recorder import Recorder
 from otel_replay.otel.tracing import Tracing, sdk_provider
 from otel_replay.redaction import Redactor
+from otel_replay.replay import explain
 from otel_replay.replay.driver import ReplayDriver
 from otel_replay.replay.plan import OnDrift, ReplayPlan, plan_from, resolve
 from otel_replay.replay.tape import Tape
 from otel_replay.replaying import ReplaySession
 from otel_replay.session import Session
+from otel_replay.span import SpanSink
 
 __all__ = ["RecordedRun", "ReplayPlan", "ReplaySession", "record", "replay"]
 
@@ -202,8 +204,18 @@ def _recorder(
     provider: Any,
     redactor: Redactor | None,
 ) -> Recorder:
+    provider = provider if provider is not None else sdk_provider()
+    envelope_bytes_max = None
+    if provider is not None:
+        with faults.contained("splitting"):
+            from otel_replay.otel import splitting
+
+            splitting.install(provider)
+            if splitting.unreached(provider):
+                envelope_bytes_max = limits.ENVELOPE_INLINE_BYTES_MAX
     tracing = Tracing(
-        provider if provider is not None else sdk_provider(),
+        provider,
+        envelope_bytes_max=envelope_bytes_max,
         content=settings.capture_content not in ("NO_CONTENT", "EVENT_ONLY"),
         value_length_limit=settings.value_length_limit,
     )
@@ -280,3 +292,17 @@ def git_revision(start: Path) -> str:
             return ""
         return ""
     return ""
+
+
+def open_sink(location: str | None) -> SpanSink:
+    """Return the store at `location` (default: the one that the settings name), made where it is not there."""
+    from otel_replay.store import open_store
+
+    return open_store(location or _settings.load().store, create=True)
+
+
+def _explained(source: object) -> Recording:
+    return sources.load(source)
+
+
+explain.loader = _explained
