@@ -18,7 +18,7 @@ import orjson
 from otel_replay.fingerprint import TRANSPARENT, canonical_tree
 from otel_replay.match_rules import DEFAULT, MatchRules
 from otel_replay.paths import Path, show
-from otel_replay.renaming import apply_renaming, equal_up_to_renaming
+from otel_replay.renaming import apply_renaming, as_object, equal_up_to_renaming
 
 __all__ = [
     "ABSENT", "FieldChange", "apply_renaming", "compare", "equal_up_to_renaming", "readable", "similarity", "suggest",
@@ -89,7 +89,7 @@ def _compare_objects(old: dict[str, Any], new: dict[str, Any], path: Path, out: 
         out.append(FieldChange(show(path), readable(old), readable(new), note))
         return
     if tags == ("dict", "dict"):
-        old, new = _pairs_as_object(old), _pairs_as_object(new)
+        old, new = as_object(old), as_object(new)
     for key in (*old, *(key for key in new if key not in old)):
         step = path if tags[0] and key in TRANSPARENT and tags[0] != "dict" else (*path, key)
         if key not in new:
@@ -98,10 +98,6 @@ def _compare_objects(old: dict[str, Any], new: dict[str, Any], path: Path, out: 
             out.append(FieldChange(show(step), ABSENT, readable(new[key]), "new"))
         else:
             _compare(old[key], new[key], step, out)
-
-
-def _pairs_as_object(node: dict[str, Any]) -> dict[str, Any]:
-    return {key if isinstance(key, str) else str(readable(key)): item for key, item in node.get("v", ())}
 
 
 # Lists -----------------------------------------------------------------------------------------------------
@@ -215,6 +211,8 @@ def _excerpt(text: str, start: int, end: int) -> str:
 
 def _note(old: Any, new: Any) -> str:
     if _is_number(old) and _is_number(new):
+        if type(old) is type(new) and old == new:
+            return "the sign of zero differs"
         if old == new:
             return f"equal numbers of two kinds: {_kind(old)} and {_kind(new)}"
         if abs(old - new) <= 1e-9 * max(abs(old), abs(new)):

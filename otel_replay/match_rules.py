@@ -6,7 +6,7 @@ boundaries. All else is declared by an instrument, in code, or in `[tool.otel_re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -53,6 +53,7 @@ MODEL_ID_PATHS: Final = (
 """Where a model's own ids stand in the history that goes back to it. Never inside tool arguments."""
 
 
+_UNANCHORED: Final = re2._re2.RE2.Anchor.UNANCHORED
 _KEYS: Final = ("ignore", "normalise", "json_fields", "id_paths", "ignore_headers")
 
 
@@ -137,28 +138,26 @@ class MatchRules:
         )
 
     @cached_property
-    def needles(self) -> tuple[bytes, ...]:
-        """Bytes of which one stands in every text that a path, header or boundary rule could change."""
-        out = [b"[redacted:", b"oundary=", b"ontent-Disposition", b"ontent-disposition"]
-        out += [b'eaders"', b'EADERS"', b'"_meta"']
+    def _scan(self) -> Callable[..., list[tuple[int, int]]]:
+        """One scan over encoded bytes for whatever a rule could change."""
+        parts = [r"\[redacted:", r"(?i:boundary=|content-disposition|headers\")", r"\"_meta\""]
         for rule in (*self.ignored_paths, *self.json_paths):
             names = [step for step in rule.steps if isinstance(step, str)]
-            out.append(orjson.dumps(names[-1]) if names else b"")
-        return tuple(dict.fromkeys(out))
-
-    @cached_property
-    def scan(self) -> re2._Regexp | None:
-        """The normalise patterns as one scan over encoded bytes, or None where there are none."""
-        parts = [f"(?:{NAMED_PATTERNS.get(name, name)})" for name in self.normalise if name != "multipart_boundary"]
-        return re2.compile("|".join(parts).encode(), _quiet()) if parts else None
+            parts.append(re2.escape(orjson.dumps(names[-1]).decode()) if names else "(?s:.)")
+        if self.patterns:
+            # Escapes hide from a pattern what it would find in the text.
+            parts += [
+                r"\\",
+                *(f"(?:{NAMED_PATTERNS.get(name, name)})" for name in self.normalise if name != "multipart_boundary"),
+            ]
+        options = _quiet()
+        options.never_capture = True
+        compiled = re2.compile("|".join(dict.fromkeys(parts)).encode(), options)
+        return compiled._regexp.Match  # type: ignore[no-any-return]
 
     def special(self, raw: bytes) -> bool:
         """True where a rule could apply to this encoded text; no false "no"."""
-        for needle in self.needles:
-            if needle in raw:
-                return True
-        # Escapes hide from a pattern what it would find in the text, and a pattern may ask for any letter.
-        return self.scan is not None and (b"\\" in raw or self.scan.search(raw) is not None)
+        return self._scan(_UNANCHORED, raw, 0, len(raw))[0][0] >= 0
 
     def is_id(self, path: Path) -> bool:
         """True where a generated id stands: at a declared path that does not lead through tool arguments."""

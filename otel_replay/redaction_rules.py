@@ -208,19 +208,18 @@ _NAMES: Final = (
     r"(?:pass(?:word|wd|phrase)|secret|api[_-]?key|(?:access|refresh|auth|session|api|id)[_-]?token"
     r"|(?:private|secret|access|account|shared[_-]?access)[_-]?key)"
 )
+_PARAMETERS: Final = (
+    r"sig|signature|x-(?:amz|goog)-signature|x-amz-security-token|client_secret|access_token|refresh_token|id_token"
+    r"|api_?key|api-key|password|passwd|secret|subscription-key"
+)
 _QUOTE: Final = r"[\"'\\]*"
 _BARE: Final = r"[^\s\"'\\&;,<>(){}\[\]|]"
 
 TEXT_RULES: Final = (
     TextRule("url-password", r"(?i)[a-z][a-z0-9+.-]*://[^\s/?#@:\"'<>\\]*:([^\s/?#\"'<>\\]+)@", is_value),
     TextRule("url-user-token", r"(?i)[a-z][a-z0-9+.-]*://([^\s/?#@:\"'<>\\]{20,})@", looks_long),
-    TextRule(
-        "url-signature",
-        r"(?i)(?:[?&;#]|u0026|^)(?:sig|signature|x-(?:amz|goog)-signature|x-amz-security-token|client_secret"
-        r"|access_token|refresh_token|id_token|api_?key|api-key|password|passwd|secret|subscription-key)"
-        r"=([^\s&;#\"'<>\\]+)",
-        is_word,
-    ),
+    TextRule("url-signature", rf"(?i)(?:[?&;#]|u0026)(?:{_PARAMETERS})=([^\s&;#\"'<>\\]+)", is_word),
+    TextRule("form-secret", rf"(?i)^(?:{_PARAMETERS})=([^\s&;#\"'<>\\]+)&", is_word),
     TextRule("url-code", r"(?i)(?:[?&;#]|u0026)(?:code|token|auth|jwt|sas|key)=([^\s&;#\"'<>\\]+)", looks_random),
     TextRule("bearer", r"(?i)\bbearer\s+([A-Za-z0-9._~+/=-]{8,})", _has_digit),
     TextRule("basic", r"(?i)\bbasic\s+([A-Za-z0-9+/]{8,}={0,2})", _basic),
@@ -248,7 +247,7 @@ PRIVATE_KEY_BEGIN: Final = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?---
 _KEY_SCAN: Final = (
     r"(?i:password|passwd|passphrase|secret|token|api[_-]?key|api[_-]?keys|access[_-]?key|private[_-]?key|secret[_-]?key"
     r"|account[_-]?key|master[_-]?key|signing[_-]?key|encryption[_-]?key|role[_-]?key|private[_-]?key[_-]?pem|cookie"
-    r"|confirmation|authorization|credentials?|auth|pwd|pass|otp|pin|sid|jwt|sas|[\"' ]key)"
+    r"|confirmation|authorization|credentials?|auth|pwd|pass|otp|jwt|sas)"
     r"[\"'\\]*\s*[:=]\s*[\"'\\\[]*[^\s\"'\\\[\]{},:=]"
 )
 _HEADER_SCAN: Final = rf"(?i:{_HEADER_UNION})[\"'\\]*\s*[:,]"

@@ -40,10 +40,16 @@ class _Renaming:
         if type(old) is not type(new):
             raise _Differ
         if isinstance(old, dict):
+            tagged = "$" in old and old["$"] != "dict"
             if old.keys() != new.keys():
                 raise _Differ
+            if old.get("$") == "dict" and new["$"] == "dict":
+                # A dict with keys that are no text is a list of pairs; what stands in it stands at its key.
+                old, new = as_object(old), as_object(new)
+                if old.keys() != new.keys():
+                    raise _Differ
             for key in old:
-                step = path if "$" in old and key in TRANSPARENT else (*path, key)
+                step = path if tagged and key in TRANSPARENT else (*path, key)
                 self.walk(old[key], new[key], step)
         elif isinstance(old, list):
             if len(old) != len(new):
@@ -79,6 +85,11 @@ def equal_up_to_renaming(
     except _Differ:
         return None
     return {old: new for old, new in renaming.forth.items() if old != new}
+
+
+def as_object(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tag of a dict with keys of any kind as an object, keys that are no text in their JSON form."""
+    return {key if isinstance(key, str) else repr(key): item for key, item in node.get("v", ())}
 
 
 def substituted(text: str, mapping: Mapping[str, str]) -> str:
