@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 import pytest
-from cases_of import FOLDERS, load
 
 from otel_replay.envelope import Envelope, Outcome, Payload
 from otel_replay.fingerprint import fingerprint
 from otel_replay.redaction import PLACEHOLDER, Known, Redactor, find_placeholders
+from tests.redaction.cases_of import FOLDERS, load
 
 REDACTOR = Redactor.default()
 folders = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.parent.name)

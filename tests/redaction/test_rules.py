@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from pathlib import Path
 
 import orjson
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.redaction.__main__ import SAMPLES, alarms, documents, missed
 from bench.redaction.labelled import NEGATIVES, POSITIVES, TOKENS
