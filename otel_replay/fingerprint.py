@@ -33,7 +33,7 @@ RECIPE: Final = "1"
 TRANSPARENT: Final = frozenset(("v", "text", "state", "extra", "private", "members"))
 """Members of a tagged value that add no step to a path."""
 _PLACEHOLDER: Final = re.compile(rb"\[redacted:[a-z0-9][a-z0-9-]*#\d+\]")
-_BOUNDARY: Final = re.compile(r'(?i)multipart/[a-z0-9.+-]+[^\r\n]*?boundary="?([^\s";,]{1,70})')
+_BOUNDARY: Final = re.compile(r'(?i)multipart/[a-z0-9.+-]+[^\r\n]{0,200}?boundary="?([^\s";,]{1,70})')
 _PART: Final = re.compile(r"(?:^|\r?\n)--([^\r\n]{1,70}?)[ \t]*\r?\n(?=content-(?:disposition|type):)", re.IGNORECASE)
 _GONE: Final = object()
 

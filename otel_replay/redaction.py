@@ -257,7 +257,8 @@ class Redactor:
     # Inside --------------------------------------------------------------------------------------------------
 
     def _masker(self, scope: Scope | None, root: str) -> Masker:
-        return Masker(self._rules, scope or Scope(), root)
+        scope = scope or Scope()
+        return Masker(self._rules, scope, lambda raw: self._dirty(raw, scope), root)
 
     def _dirty(self, raw: bytes, scope: Scope | None) -> bool:
         if self._rules.functions or self._match(_UNANCHORED, raw, 0, len(raw))[0] != _MISS:

@@ -253,7 +253,7 @@ _KEY_SCAN: Final = (
 _HEADER_SCAN: Final = rf"(?i:{_HEADER_UNION})[\"'\\]*\s*[:,]"
 _TEXT_SCANS: Final = (
     r"://[^\s/?#\"'<>\\]*@",
-    r"(?i:[?&;#]|u0026|\")(?i:sig|signature|x-(?:amz|goog)-signature|code|sas|key|subscription-key)=",
+    r"(?i:^|[?&;#]|u0026|\")(?i:sig|signature|x-(?:amz|goog)-signature|code|sas|key|subscription-key)=",
     r"(?i:bearer|basic)\s+[A-Za-z0-9._~+/=-]{8}",
     r"eyJ[A-Za-z0-9_-]{6,}\.eyJ",
     r"(?:hooks\.slack\.com|/api/webhooks)/",

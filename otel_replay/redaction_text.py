@@ -7,6 +7,7 @@ signatures, vendor tokens, own patterns, the forms of running text, header lines
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
@@ -160,17 +161,19 @@ def choose(text: bytes, groups: Iterator[Hit]) -> list[Hit]:
 
     Nothing touches a placeholder, and a JWT keeps its header and claims whatever else would take the whole of it.
     """
-    held: list[Hit] = [Hit(m.start(), m.end(), "") for m in _PLACEHOLDER_BYTES.finditer(text)]
+    held = [Hit(found.start(), found.end(), "") for found in _PLACEHOLDER_BYTES.finditer(text)]
+    starts, ends = [hit.start for hit in held], [hit.end for hit in held]
     for hit in groups:
-        over = [other for other in held if other.start < hit.end and hit.start < other.end]
         if text.startswith(b"eyJ", hit.start) and text.startswith(b"[redacted:jwt-signature", hit.end):
             continue
+        # What is held is in order and without overlaps: the held hits that this one touches stand side by side.
+        first, last = bisect_right(ends, hit.start), bisect_left(starts, hit.end)
+        over = held[first:last]
         if any(not other.rule or other.rule in ("jwt-signature", "private-key") for other in over):
             continue
         if all(hit.start <= other.start and other.end <= hit.end for other in over):
-            held = [other for other in held if other not in over]
-            held.append(hit)
-    return sorted(hit for hit in held if hit.rule)
+            held[first:last], starts[first:last], ends[first:last] = [hit], [hit.start], [hit.end]
+    return [hit for hit in held if hit.rule]
 
 
 def find(

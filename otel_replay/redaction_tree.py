@@ -105,9 +105,11 @@ class RuleSet:
 class Masker:
     """One walk over one tree. `hits` lists what was redacted, by logical path."""
 
-    __slots__ = ("hits", "own", "root", "scope")
+    __slots__ = ("_scan", "hits", "own", "root", "scope")
 
-    def __init__(self, own: RuleSet, scope: Scope, root: str = "$") -> None:
+    def __init__(self, own: RuleSet, scope: Scope, scan: Callable[[bytes], bool], root: str = "$") -> None:
+        """`scan` says of encoded bytes whether any rule could hit; it may be wrong only by saying yes."""
+        self._scan = scan
         self.own = own
         self.scope = scope
         self.root = root
@@ -244,7 +246,7 @@ class Masker:
         if self.own.defaults and name:
             hits = [hit for hit in _named(name, raw) if b"[redacted:" not in raw[hit.start : hit.end]]
             hits = texts.signatures(raw) or hits
-        if not hits:
+        if not hits and self._scan(raw):
             hits = texts.find(raw, self.own.patterns, self.scope.known.regex, self.own.defaults)
         edits = []
         for hit in hits:
