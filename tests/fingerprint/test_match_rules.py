@@ -91,3 +91,18 @@ def test_ignored_list_items_and_own_patterns() -> None:
     two = {"l": ["y", {"id": 2, "t": "of run-345"}], "id": None}
     assert canonical(one, rules) == canonical(two, rules) == b'{"l":[{"t":"of <pattern>"}]}'
     assert canonical(one, DEFAULT) != canonical(two, DEFAULT)
+
+
+def test_rules_go_on_inside_declared_json() -> None:
+    rules = MatchRules.of({"json_fields": ["$.arguments"], "ignore": ["$.arguments.nonce"], "normalise": ["uuid"]})
+    one = {"arguments": '{"nonce": 1, "q": "3f0c7f0e-8f0a-4f3b-9d4e-000000000001"}'}
+    two = {"arguments": '{"q":"9a6f2f7c-1111-4f3b-9d4e-000000000002","nonce":2}'}
+    assert canonical(one, rules) == canonical(two, rules) == b'{"arguments":{"$":"json","v":{"q":"<uuid>"}}}'
+
+
+def test_the_order_of_a_dict_with_keys_of_any_kind_does_not_count() -> None:
+    one = {"$": "dict", "v": [[1, "a"], ["k", {"$": "tuple", "v": [2, 1]}]]}
+    two = {"$": "dict", "v": [["k", {"$": "tuple", "v": [2, 1]}], [1, "a"]]}
+    other = {"$": "dict", "v": [["k", {"$": "tuple", "v": [1, 2]}], [1, "a"]]}
+    assert canonical(one) == canonical(two)
+    assert canonical(one) != canonical(other)

@@ -128,3 +128,18 @@ def test_a_renaming_never_hides_a_difference(one: Any, two: Any) -> None:
 def test_without_id_paths_renaming_is_equality(one: Any, two: Any) -> None:
     assert (equal_up_to_renaming(one, two) is not None) == (canonical(one) == canonical(two))
     assert apply_renaming(one, {}) == one
+
+
+@few
+@given(histories, st.lists(ids, min_size=4, max_size=4))
+def test_two_ids_that_become_one_are_a_difference(history: Any, onto: list[str]) -> None:
+    mapping = dict(zip([f"call_{letter}" for letter in "abcd"], onto, strict=True))
+    merged = json.loads(json.dumps(history))
+    used = set()
+    for message in merged:
+        for holder, name in [(message, "tool_call_id"), *((call, "id") for call in message.get("tool_calls", ()))]:
+            if name in holder:
+                used.add(holder[name])
+                holder[name] = mapping[holder[name]]
+    one_to_one = len({mapping[old] for old in used}) == len(used)
+    assert (equal_up_to_renaming(history, merged, MODEL) is not None) == one_to_one

@@ -200,3 +200,18 @@ def test_the_redactor_of_the_process() -> None:
     with use(own):
         assert current() is own
     assert current() is before
+
+
+def test_placeholders_are_left_alone_and_their_numbers_are_not_given_again() -> None:
+    secret = "sk_live_" + "a1" * 12
+    text = f"[redacted:password#1] and {secret} and [redacted:x#3]"
+    made, _ = REDACTOR.redact_text(text)
+    assert made == "[redacted:password#1] and [redacted:stripe-key#2] and [redacted:x#3]"
+    assert one({"a": secret, "b": "[redacted:password#1]"}) == {
+        "a": "[redacted:stripe-key#2]", "b": "[redacted:password#1]",
+    }  # fmt: skip
+    greedy = REDACTOR.with_rule(pattern=r"[a-z]+#\d", name="greedy")
+    assert greedy.redact_text(text)[0] == made
+    whole = REDACTOR.with_rule(pattern=r"<[^>]*>")
+    assert whole.redact_text("<[redacted:x#1]> <y>")[0] == "<[redacted:x#1]> [redacted:pattern#2]"
+    assert greedy.redact_text("issue#7")[0] == "[redacted:greedy#1]"
