@@ -66,7 +66,7 @@ def request(
 def config(folder: Path, **changes: Any) -> SinkConfig:
     """A sink for tests on free ports of this machine, that writes below `folder`."""
     facts: dict[str, Any] = {
-        "span_sink": "sink.file_sink:make",
+        "span_sink": "tests.sink.file_sink:make",
         "span_sink_args": (str(folder / "out"),),
         "wal_folder": str(folder / "wal"),
         "grpc_address": "127.0.0.1:0",

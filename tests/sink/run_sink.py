@@ -15,7 +15,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     changes = {name: json.loads(text) for name, text in (item.split("=", 1) for item in sys.argv[2:])}
     facts = {
-        "span_sink": "sink.file_sink:make",
+        "span_sink": "tests.sink.file_sink:make",
         "span_sink_args": (str(folder / "out"),),
         "wal_folder": str(folder / "wal"),
         "grpc_address": "127.0.0.1:0",

@@ -32,7 +32,7 @@ def test_addresses() -> None:
 
 
 def test_a_span_sink_must_have_a_name() -> None:
-    assert span_sink_name(make) == "sink.file_sink:make"
+    assert span_sink_name(make) == "tests.sink.file_sink:make"
     assert span_sink_name("a.b:c") == "a.b:c"
     for bad in (lambda: None, "a.b"):
         with pytest.raises(UsageError):
