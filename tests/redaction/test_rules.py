@@ -106,7 +106,8 @@ def test_an_envelope_is_redacted_in_every_part_under_one_numbering() -> None:
     envelope = Envelope(
         "r", "x[1]", "x", "tool", text({"a": secret}),
         Outcome("streamed", text(None), (Chunk(text(other[:9]), text(secret)), Chunk(text(other[9:]))), "exhausted"),
-        1, changed=text([other]), notes=(f"note {secret}",), run_name=f"run {other}",
+        1, changed=text([other]), notes=(f"note {secret}",),
+        pins={"url": f"https://x.test/?key={other}"}, run_name=f"run {other}",
     )  # fmt: skip
     made = REDACTOR.redact_envelope(envelope)
     assert secret not in repr(made)
@@ -116,10 +117,17 @@ def test_an_envelope_is_redacted_in_every_part_under_one_numbering() -> None:
     assert made.changed is not None
     assert made.changed.tree() == ["[redacted:stripe-key#2]"]
     assert made.notes == ("note [redacted:stripe-key#1]",)
+    assert made.pins == {"url": "https://x.test/?key=[redacted:stripe-key#2]"}
     assert made.run_name == "run [redacted:stripe-key#2]"
     assert made.grade == "exact, redacted"
     assert {hit.path.partition(".")[0].partition("[")[0] for hit in made.redactions} >= {"request", "sent", "changed"}
     assert REDACTOR.redact_envelope(made) is made
+    again, request = REDACTOR.redact_crossing(made)
+    assert (again, request.value) == (made, made.request)
+    for secret_part in ({"pins": {"k": secret}}, {"run_name": secret}, {"request": text(secret)}):
+        small = Envelope(**{"run_id": "r", "address": "x[1]", "boundary": "x", "kind": "tool", "request": text(1),
+                            "outcome": Outcome("returned", text(2)), "seq": 1} | secret_part)  # fmt: skip
+        assert secret not in repr(REDACTOR.redact_envelope(small))
 
 
 def test_only_a_redactor_makes_a_redacted_value() -> None:
