@@ -55,12 +55,15 @@ class Converter:
         self._write_bytes_max: int = orders["write_bytes_max"]
         self._payload_bytes_max: int = orders["payload_bytes_max"]
         self._sink: SpanSink | None = None
+        self._converting: int | None = None
         self.ended = threading.Event()
 
     # The loop --------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Convert until the sink is gone and its folder is empty."""
+        if not self._hold_own():
+            return
         adopted_at = -_ADOPT_SECONDS
         while not self.ended.is_set():
             busy = self._convert_folder(self._own, SEALED_SUFFIX)
@@ -71,12 +74,28 @@ class Converter:
                 self.ended.wait(_POLL_SECONDS)
         self._finish()
 
+    def _hold_own(self) -> bool:
+        """Claim our own folder; False where the sink died at once and another converter has its folder already."""
+        while True:
+            try:
+                self._converting = try_lock(self._own / CONVERTING_NAME)
+            except FileNotFoundError:
+                return False
+            if self._converting is not None:
+                return True
+            if self.ended.wait(_POLL_SECONDS):
+                return False
+
     def _finish(self) -> None:
-        """Empty the folder of our own sink, which let go of its lock with the end of our input, or is dead."""
+        """Empty the folder of our own sink, which let go of its lock with the end of our input, or is dead.
+
+        Then those of sinks that died before: a sink that was stopped shortly after its start leaves nothing behind.
+        """
         for _ in range(100):
             if self._adopt(self._own):
                 break
             sleep(_POLL_SECONDS)
+        self._adopt_orphans()
         if self._sink is not None:
             self._sink.close()
 
@@ -94,7 +113,10 @@ class Converter:
         if lock is None:
             return False
         try:
-            converting = try_lock(folder / CONVERTING_NAME)
+            # Each converter holds this for its own folder from its start: it may outlive its sink, and two at one
+            # folder would take the segments from under each other.
+            ours = folder == self._own and self._converting is not None
+            converting = self._converting if ours else try_lock(folder / CONVERTING_NAME)
             if converting is None:
                 return False
             try:

@@ -138,7 +138,7 @@ def test_kill_9_at_random_points_under_load(tmp_path: Path) -> None:
         time.sleep(0.2)  # a converter that outlived its sink may still be at it
     counts = Counter(span.get("n") for span in kept(tmp_path / "out"))
     assert set(load.acknowledged) - set(counts) == set()
-    assert not list((tmp_path / "wal").rglob("*.wal")), "what is kept must not wait on in the log"
+    assert list((tmp_path / "wal").iterdir()) == [], "what is kept must not wait on in the log"
 
 
 def test_sigterm_drains_and_exits_cleanly(tmp_path: Path) -> None:
