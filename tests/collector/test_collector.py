@@ -18,15 +18,15 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource as SdkResource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from tests.sink.conftest import config as sink_config
-from tests.sink.file_sink import kept, wait_for
-from tests.sink.test_durability import running
-from tests.wire.strategies import exact
 
 from otel_replay.sink import Sink
 from otel_replay.span import Event, KeyValues, Link, Resource, Scope, Span
 from otel_replay.wire.json import json_line
 from otel_replay.wire.protobuf import request_from_spans
+from tests.sink.conftest import config as sink_config
+from tests.sink.file_sink import kept, wait_for
+from tests.sink.test_durability import running
+from tests.wire.strategies import exact
 
 from .conftest import CONFIGS, Collector, binary
 
