@@ -12,7 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from otel_replay import carry, limits, originals, payload, sources
+import orjson
+
+from otel_replay import carry, lanes, limits, originals, payload, sources
 from otel_replay import settings as _settings
 from otel_replay.envelope import Recording, Run
 from otel_replay.faults import Faults
@@ -37,11 +39,20 @@ _PINNED_PACKAGES = ("openai", "anthropic", "langgraph", "langchain-core", "opena
 class RecordedRun:
     """A run while it is recorded: what `with record(...) as run` gives."""
 
-    def __init__(self, run: Run, session: Session, recorder: Recorder, *, ambient: bool = False) -> None:
+    def __init__(
+        self,
+        run: Run,
+        session: Session,
+        recorder: Recorder,
+        *,
+        ambient: bool = False,
+        parent: tuple[str, str] | None = None,
+    ) -> None:
         self._run = run
         self._session = session
         self._recorder = recorder
         self._ambient = ambient
+        self._parent = parent
         self._open = False
 
     @property
@@ -75,7 +86,10 @@ class RecordedRun:
 
     def __enter__(self) -> RecordedRun:
         carry.install()
-        self._recorder.start()
+        lanes.install()
+        self._session.on_exit = lambda: self.__exit__(None, None, None)
+        self._session.describe = self._describe
+        self._recorder.start(parent=self._parent)
         self._session.activate(ambient=self._ambient)
         self._open = True
         return self
@@ -88,12 +102,25 @@ class RecordedRun:
         self._open = False
         self._session.deactivate()
         carry.uninstall()
+        lanes.uninstall()
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
             with self._recorder.faults.contained("error"):
                 text, _hits = self._recorder.redactor.redact_text(f"{type(error).__name__}: {error}")
                 self._run = _replace(self._run, error=text, verdict="failed")
         with self._recorder.faults.contained("run end"):
-            self._recorder.finish(self._run)
+            self._recorder.finish(_replace(self._run, lanes=tuple(self._session.lanes)))
+
+    def _describe(self, lane: str) -> str:
+        run = self._recorder.run
+        told = {
+            "mode": "record",
+            "run_id": run.run_id,
+            "name": run.name,
+            "lane": lane,
+            "store": self._recorder.store,
+            "parent": [run.trace_id, run.span_id],
+        }
+        return orjson.dumps(told).decode()
 
     async def __aenter__(self) -> RecordedRun:
         return self.__enter__()
@@ -139,6 +166,25 @@ def record(
     return RecordedRun(run, Session(recorder, run_id=run.run_id, name=run.name, faults=faults), recorder)
 
 
+def record_lane(told: Mapping[str, Any]) -> RecordedRun:
+    """Record as the lane of a run that another process began; `told` is what it said in our environment."""
+    settings = _settings.load()
+    faults = Faults(strict=settings.strict)
+    run = Run(
+        run_id=str(told["run_id"]),
+        name=str(told["name"]),
+        lane=str(told["lane"]),
+        start_ns=originals.now_ns(),
+        pins=environment_pins(),
+    )
+    recorder = _recorder(
+        run, settings, faults, folder=Path(str(told["store"])) / "journal", provider=None, redactor=None
+    )
+    session = Session(recorder, run_id=run.run_id, name=run.name, lane=run.lane, faults=faults)
+    trace_id, span_id = told["parent"]
+    return RecordedRun(run, session, recorder, parent=(str(trace_id), str(span_id)))
+
+
 def replay(
     source: str | os.PathLike[str] | Recording,
     plan: ReplayPlan | None = None,
@@ -151,6 +197,7 @@ def replay(
     redactor: Redactor | None = None,
     keep: bool = False,
     headers: Mapping[str, str] | None = None,
+    lane: str = "",
 ) -> ReplaySession:
     """Serve a recording to the code inside the `with` (or `async with`).
 
@@ -165,12 +212,13 @@ def replay(
     chosen = plan_from(plan)
     if on_drift is not None:
         chosen = _replace(chosen, on_drift=on_drift)
-    tape = Tape(recording)
-    resolved = resolve(chosen, tape)
+    tape = Tape(recording, lane)
+    resolved = resolve(chosen, tape, {envelope.boundary: envelope for envelope in recording.envelopes})
     faults = Faults(strict=settings.strict)
     own = Run(
         run_id=originals.new_run_id(),
         name=recording.run.name,
+        lane=lane,
         start_ns=originals.now_ns(),
         mode="replay",
         replay_of=recording.run.run_id,
@@ -187,7 +235,7 @@ def replay(
         rules_for=_rules(settings),
         key_of_request=fingerprint,
     )
-    session = Session(driver, run_id=own.run_id, name=recording.run.name, faults=faults)
+    session = Session(driver, run_id=own.run_id, name=recording.run.name, lane=lane, faults=faults)
     session.raises_when_late = True
     notes = (
         [] if recording.complete else [f"incomplete recording: {text}" for text in sources.incompleteness(recording)]

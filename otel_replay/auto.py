@@ -22,13 +22,26 @@ _started: list[object] = []
 def start() -> None:
     """Begin what `OTEL_REPLAY_MODE` asks for. Called once, before the program's first line."""
     settings = _settings.load()
-    if _started or settings.mode == "live":
+    if _started or not _settings.run_wanted():
         return
     _started.append(settings.mode)
+    if settings.lane:
+        _lane(read_options(settings.lane))
+        return
     if settings.mode == "record":
         _record(settings)
     else:
         _replay(settings)
+
+
+def _lane(told: Mapping[str, Any]) -> None:
+    """Be a lane of the run that another process began."""
+    from otel_replay import api
+    from otel_replay.lane_account import replay_lane
+
+    context: Any = api.record_lane(told) if told.get("mode") == "record" else replay_lane(told)
+    context.__enter__()
+    atexit.register(lambda: context.__exit__(None, None, None))
 
 
 def _record(settings: _settings.Settings) -> None:

@@ -80,6 +80,9 @@ class Driver(Protocol):
     def leave(self, crossing: Crossing) -> None:
         """It ended: `crossing.outcome` and `end_seq` are set."""
 
+    def forked(self, lane: str) -> None:
+        """This is a forked child now, and goes on as `lane`."""
+
 
 class Crossing:
     """One execution of a boundary, from entry to end."""
@@ -214,6 +217,10 @@ class Crossing:
         if not self._ended:
             self._redo = None
             self._finish(lambda: outcome)
+
+    def forget(self) -> None:
+        """It is another process's crossing: whatever happens to it here is not recorded."""
+        self._ended = True
 
     def _encode(self, value: object) -> Payload:
         return payload.encode(value, strict=self.session.faults.strict)

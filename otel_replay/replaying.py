@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from otel_replay import carry, payload
+from otel_replay import carry, lanes, payload
 from otel_replay.envelope import Envelope, Recording
 from otel_replay.errors import Diverged, NotCaptured, NothingCompared, ReplayError, UnknownBoundary
+from otel_replay.lane_account import LaneAccount
 from otel_replay.otel.recorder import Recorder
 from otel_replay.readable import untagged
 from otel_replay.replay import divergence
@@ -44,6 +45,8 @@ class ReplaySession:
         self._recorder = recorder
         self._notes = tuple(notes)
         self._report: Report | None = None
+        self._lane = session.lane
+        self._account = LaneAccount(session)
         self._answer: tuple[object] | None = None
 
     # What happened ---------------------------------------------------------------------------------------
@@ -109,6 +112,13 @@ class ReplaySession:
     # The context -----------------------------------------------------------------------------------------
     def __enter__(self) -> ReplaySession:
         carry.install()
+        lanes.install()
+        session = self._session
+        session.before_child = self._account.prepare
+        session.on_exit = self._end_lane
+        session.describe = self._describe
+        self._driver.on_call = self._account.called
+        self._driver.on_fault = self._account.failed
         self._recorder.start(self._link())
         self._session.activate()
         return self
@@ -128,6 +138,20 @@ class ReplaySession:
     ) -> None:
         self.__exit__(kind, error, traceback)
 
+    def be_lane(self, account: str) -> None:
+        """Be a lane of another process's replay, which reads `account`."""
+        self._account = LaneAccount(self._session, account)
+
+    def _end_lane(self) -> None:
+        """End this process's lane: what it did is in the account that the parent reads."""
+        from dataclasses import replace
+
+        self._session.closed = True
+        self._recorder.finish(replace(self._recorder.run, lanes=tuple(self._session.lanes)))
+
+    def _describe(self, lane: str) -> str:
+        return self._account.describe(lane, self.recording, self._driver.resolved.plan)
+
     def _link(self) -> tuple[str, str] | None:
         run = self.recording.run
         return (run.trace_id, run.span_id) if run.trace_id and run.span_id else None
@@ -136,6 +160,10 @@ class ReplaySession:
         """End the session; return what went apart, if anything did."""
         self._session.deactivate()
         carry.uninstall()
+        lanes.uninstall()
+        if self._session.lane != self._lane or self._account.is_child:
+            self._end_lane()
+            return self._driver.fault
         fault = self._final_fault(error)
         self._report = self._make_report(fault or error)
         from dataclasses import replace
@@ -149,9 +177,12 @@ class ReplaySession:
         driver = self._driver
         if driver.fault is not None:
             return driver.fault
+        in_lane = self._account.fault(self.recording, driver, self._session.lanes)
+        if in_lane is not None:
+            return in_lane
         if error is not None:
             return None  # the program's own failure: what it did not reach because of it is no divergence
-        if not any(call.entry is not None for call in driver.calls):
+        if not any(call.entry is not None for call in driver.calls) and not self._account.compared:
             return NothingCompared(
                 f"the replay of {self._source()} compared nothing: the code inside crossed none of the "
                 f"{len(driver.tape.entries)} recorded boundaries. Is it the same agent, and does it run in the `with`?"

@@ -117,6 +117,14 @@ class Session:
         self.root = Strand(0, None, None)
         self.closed = False
         self.raises_when_late = False
+        self.lanes: list[str] = []
+        """The processes that this one has begun."""
+        self.describe: Callable[[str], str] | None = None
+        """Returns what a spawned process must know to be that lane of this session."""
+        self.before_child: Callable[[], None] | None = None
+        """Called before a process is begun."""
+        self.on_exit: Callable[[], None] | None = None
+        """Ends this lane where the process ends without unwinding."""
         self._token: Token[Scope | None] | None = None
 
     # Opening and closing ---------------------------------------------------------------------------------
@@ -148,6 +156,18 @@ class Session:
             _scope.reset(token)  # type: ignore[arg-type]
         except ValueError:
             pass  # a step of a stream that began in one context and ended in another: nothing to restore here
+
+    def become(self, lane: str) -> None:
+        """Go on as `lane`: called in a forked child, whose first crossing is number 1 again."""
+        self.lane = lane
+        self.prefix = f"{lane}/"
+        self.counts = {}
+        self.entries = itertools.count(1)
+        self.ends = itertools.count(1)
+        self.strands = itertools.count(1)
+        self.root = Strand(0, None, None)
+        self.lanes = []
+        self.driver.forked(lane)
 
     def new_strand(self, begun_in: Strand, parent: Crossing | None) -> Strand:
         return Strand(next(self.strands), begun_in, parent)

@@ -24,6 +24,7 @@ class Settings:
     store: str = DEFAULT_STORE
     run_name: str = ""
     source: str = ""
+    lane: str = ""
     strict: bool = False
     fsync: bool = False
     capture_content: str = "SPAN_ONLY"
@@ -82,6 +83,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         store=store,
         run_name=env.get("OTEL_REPLAY_NAME", ""),
         source=env.get("OTEL_REPLAY_SOURCE", ""),
+        lane=env.get("OTEL_REPLAY_LANE", ""),
         strict=env.get("OTEL_REPLAY_STRICT", "").lower() in ("1", "true", "yes"),
         fsync=env.get("OTEL_REPLAY_FSYNC", "").lower() in ("1", "true", "yes"),
         capture_content=env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY").upper(),
@@ -89,3 +91,9 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         project=table,
         project_dir=folder,
     )
+
+
+def run_wanted(environ: Mapping[str, str] | None = None) -> bool:
+    """True where the environment asks for a run to begin by itself: a mode, or a lane of another process's run."""
+    env = os.environ if environ is None else environ
+    return bool(env.get("OTEL_REPLAY_LANE")) or env.get("OTEL_REPLAY_MODE", "live").strip().lower() in MODES[1:]

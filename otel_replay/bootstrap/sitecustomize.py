@@ -22,7 +22,7 @@ def _chain() -> None:
 
 
 _chain()
-if os.environ.get("OTEL_REPLAY_MODE", "live") != "live":
+if os.environ.get("OTEL_REPLAY_MODE", "live") != "live" or os.environ.get("OTEL_REPLAY_LANE"):
     from otel_replay.auto import start
 
     start()

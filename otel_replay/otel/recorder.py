@@ -20,7 +20,7 @@ from otel_replay.fingerprint import fingerprint
 from otel_replay.journal import SUFFIX, JournalWriter
 from otel_replay.match_rules import MatchRules
 from otel_replay.otel.tracing import Tracing
-from otel_replay.redaction import Redactor
+from otel_replay.redaction import Known, Redactor
 
 
 class Recorder:
@@ -44,6 +44,7 @@ class Recorder:
         self._tracing = tracing
         self.redactor = redactor
         self._rules_for = rules_for
+        self._known = Known()  # secrets of this run: one seen under its name is also known where it stands bare
         self._journal: JournalWriter | None = None
         self._running: dict[int, Crossing] = {}
         self._lock = threading.Lock()
@@ -53,10 +54,15 @@ class Recorder:
         self._late = False
 
     # The run ---------------------------------------------------------------------------------------------
-    def start(self, link: tuple[str, str] | None = None) -> None:
-        """Open the run's span and journal."""
+    @property
+    def store(self) -> str:
+        """The store that the journal goes to; "" where nothing is kept."""
+        return str(self._folder.parent) if self._folder is not None else ""
+
+    def start(self, link: tuple[str, str] | None = None, parent: tuple[str, str] | None = None) -> None:
+        """Open the run's span and journal. `parent` is the run's span in the process that began this lane."""
         with self.faults.contained("run span"):
-            self._tracing.run_started(self.run.name, self.run.start_ns, link)
+            self._tracing.run_started(self.run.name, self.run.start_ns, link, parent)
         self.run = self._with_ids(self.run)
         self._open_journal("")
 
@@ -86,6 +92,8 @@ class Recorder:
         closed = self._with_ids(
             replace(
                 run,
+                lane=self.run.lane,
+                start_ns=self.run.start_ns,
                 end_ns=originals.now_ns(),
                 crossings=self._entered,
                 digest=codec.digest_text(self._total),
@@ -101,6 +109,27 @@ class Recorder:
             self._tracing.run_ended(closed)
         self.run = closed
         return closed
+
+    def forked(self, lane: str) -> None:
+        """Go on in a forked child as `lane`, with a journal of its own. The parent's crossings stay the parent's."""
+        for crossing in self._running.values():
+            crossing.forget()
+        self._running = {}
+        self._lock = threading.Lock()
+        self._total = self._entered = 0
+        if self._journal is not None:
+            self._journal.abandon_in_child()
+            self._journal = None
+        self._tracing.forked()
+        self.run = replace(
+            self.run,
+            lane=lane,
+            start_ns=originals.now_ns(),
+            span_id=self._tracing.run_span_id,
+            parent_span_id=self._tracing.run_parent_id,
+            notes=(),
+        )
+        self._open_journal("")
 
     # Driver ----------------------------------------------------------------------------------------------
     def enter(self, crossing: Crossing, link: tuple[str, str] | None = None) -> None:
@@ -162,10 +191,10 @@ class Recorder:
             with self.faults.contained("pins"):
                 pins = dict(crossing.spec.pins(crossing))
         assert crossing.outcome is not None
-        envelope = self.redactor.redact_envelope(self._fill(crossing, crossing.request, crossing.outcome, pins))
+        raw = self._fill(crossing, crossing.request, crossing.outcome, pins)
+        envelope, request = self.redactor.redact_crossing(raw, self._known)
         with self.faults.contained("key"):
-            redacted, _hits = self.redactor.redact(envelope.request)
-            return replace(envelope, key=fingerprint(redacted, self._rules_for(crossing.kind, crossing.name)))
+            return replace(envelope, key=fingerprint(request, self._rules_for(crossing.kind, crossing.name)))
         return envelope
 
     def _fill(self, crossing: Crossing, request: Payload, outcome: Outcome, pins: Mapping[str, object]) -> Envelope:

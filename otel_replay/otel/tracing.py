@@ -73,24 +73,44 @@ class Tracing:
         self._part_bytes = codec.part_size(value_length_limit)
 
     # The run ---------------------------------------------------------------------------------------------
-    def run_started(self, name: str, start_ns: int, link: tuple[str, str] | None = None) -> None:
+    def run_started(
+        self,
+        name: str,
+        start_ns: int,
+        link: tuple[str, str] | None = None,
+        remote: tuple[str, str] | None = None,
+    ) -> None:
         """Begin the run's span, under the span that is current where the run begins, and make it current."""
         if self._tracer is None:
-            parent = _current_context()
+            parent = _current_context() or remote
             self.trace_id = parent[0] if parent else f"{originals.new_trace_id():032x}"
             self.run_parent_id = parent[1] if parent else ""
             self.run_span_id = f"{originals.new_span_id():016x}"
             return
         from opentelemetry import context, trace
 
+        under = None
         parent_context = trace.get_current_span().get_span_context()
+        if not parent_context.is_valid and remote is not None:
+            flags = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+            parent_context = trace.SpanContext(
+                int(remote[0], 16), int(remote[1], 16), is_remote=True, trace_flags=flags
+            )
+            under = trace.set_span_in_context(trace.NonRecordingSpan(parent_context))
         if parent_context.is_valid:
             self.run_parent_id = f"{parent_context.span_id:016x}"
-        span = self._tracer.start_span(name or "run", start_time=start_ns, links=_links(link))
+        span = self._tracer.start_span(name or "run", context=under, start_time=start_ns, links=_links(link))
         self._run_span = span
         found = span.get_span_context()
         self.trace_id, self.run_span_id = f"{found.trace_id:032x}", f"{found.span_id:016x}"
         self._run_token = context.attach(trace.set_span_in_context(span))
+
+    def forked(self) -> None:
+        """In a forked child the run's span is the parent's: a lane has its own, beneath it."""
+        self._run_span = None
+        self._run_token = None
+        self.run_parent_id = self.run_span_id
+        self.run_span_id = f"{originals.new_span_id():016x}"
 
     def run_ended(self, run: Run) -> None:
         """Close the run's span with its count and digest."""

@@ -17,11 +17,11 @@ from otel_replay.crossing import Crossing, Served
 from otel_replay.envelope import Envelope, Outcome, Payload
 from otel_replay.errors import Diverged, PlaceholderReachedLive, ReplayError, SideEffectBlocked
 from otel_replay.match_rules import MatchRules
-from otel_replay.redaction import Redacted, Redactor, find_placeholders
+from otel_replay.redaction import Known, Redacted, Redactor, find_placeholders
 from otel_replay.renaming import equal_up_to_renaming
 from otel_replay.replay.divergence import Asked, fields_between
 from otel_replay.replay.matching import Decision, KeyOf, Matcher
-from otel_replay.replay.plan import Resolved
+from otel_replay.replay.plan import Resolved, resolve
 from otel_replay.replay.served import Overridden, TapeServed
 from otel_replay.replay.tape import Entry, Line, Tape
 from otel_replay.replay.turns import Turns
@@ -52,6 +52,7 @@ class CrossingRecorder(Protocol):
     def opened(self, crossing: Crossing) -> object: ...
     def closed(self, crossing: Crossing, token: object) -> None: ...
     def leave(self, crossing: Crossing) -> None: ...
+    def forked(self, lane: str) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -91,8 +92,13 @@ class ReplayDriver:
         self.fault: ReplayError | None = None
         self._recorder = recorder
         self._redactor = redactor
+        self._known = Known()
         self._rules_for = rules_for
         self._key_of_request = key_of_request
+        self.names = {envelope.boundary: envelope for envelope in tape.recording.envelopes}
+        """All names of the run, whichever lane holds them."""
+        self.on_call: Callable[[Call], None] | None = None
+        self.on_fault: Callable[[ReplayError], None] | None = None
         self._matcher = Matcher(tape, resolved, KeyOf(self._key_of_envelope))
         self._turns = Turns(tape, self._reachable, lambda entry: resolved.action(entry) == "stub")
         self._parents: dict[str, str] = {}
@@ -105,7 +111,7 @@ class ReplayDriver:
 
     def _asked(self, crossing: Crossing) -> Asked:
         rules = self._rules_for(crossing.kind, crossing.name)
-        redacted, _hits = self._redactor.redact(crossing.request)
+        redacted, _hits = self._redactor.redact(crossing.request, self._redactor.scope(self._known))
         key = self._key_of_request(redacted, rules)
         return Asked(crossing.name, crossing.kind, crossing.address, redacted.value, key, rules)
 
@@ -129,6 +135,8 @@ class ReplayDriver:
         except ReplayError as fault:
             raise self.latch(fault) from None
         self.calls.append(call)
+        if self.on_call is not None:
+            self.on_call(call)
         crossing.state = call
         if call.entry is not None:
             self._parents[call.entry.address] = call.action
@@ -198,6 +206,21 @@ class ReplayDriver:
         call.drift = fields_between(call.entry, call.asked)
         return self._served(crossing, call)
 
+    def forked(self, lane: str) -> None:
+        """Go on in a forked child as `lane`: serve what that lane recorded."""
+        self._recorder.forked(lane)
+        self._set_tape(Tape(self.tape.recording, lane))
+        self.calls = []
+        self._lock = threading.Lock()
+
+    def _set_tape(self, tape: Tape) -> None:
+        self.tape = tape
+        self.resolved = resolve(self.resolved.plan, tape, self.names)
+        self._matcher = Matcher(tape, self.resolved, KeyOf(self._key_of_envelope))
+        resolved = self.resolved
+        self._turns = Turns(tape, self._reachable, lambda entry: resolved.action(entry) == "stub")
+        self._parents = {}
+
     def opened(self, crossing: Crossing) -> object:
         return self._recorder.opened(crossing)
 
@@ -245,7 +268,7 @@ class ReplayDriver:
             return (FieldChange("$.chunks", len(then) - 1, len(now) - 1, "another number of chunks"),)
         changes: list[FieldChange] = []
         for was, is_ in zip(then, now, strict=True):
-            redacted, _hits = self._redactor.redact(is_)
+            redacted, _hits = self._redactor.redact(is_, self._redactor.scope(self._known))
             before, _hits = self._redactor.redact(was)
             old, new = before.value.tree(), redacted.value.tree()
             mapping = equal_up_to_renaming(old, new, rules, dict(self._matcher.renamed))
@@ -261,6 +284,8 @@ class ReplayDriver:
         with self._lock:
             if self.fault is None and isinstance(fault, ReplayError):
                 self.fault = fault
+                if self.on_fault is not None:
+                    self.on_fault(fault)
         return fault
 
     def _reachable(self, line: Line) -> bool:
@@ -305,6 +330,10 @@ class ReplayDriver:
     def _around(self, address: str) -> list[Call]:
         names = {address, *(entry.address for entry in self.tape.ancestors(address))}
         return [call for call in self.calls if call.entry is not None and call.entry.address in names]
+
+    def action_of(self, address: str) -> str:
+        """Return what was done with the recorded crossing at `address`; "" where it was not met."""
+        return self._parents.get(address, "")
 
     def any_free(self) -> bool:
         """True where anything was live or overridden: the final answer may rightly differ then."""

@@ -181,7 +181,7 @@ def _select(choice: Choice, tape: Tape, other_names: Mapping[str, object]) -> li
     if choice.address:
         pattern = re.sub(r"\[(\d+)\]", r"[[]\1]", choice.address).replace("[*]", "[[]*]")
         selected = tape.select(lambda entry: fnmatch.fnmatchcase(entry.address, pattern))
-        if not selected and not other_names:
+        if not selected and "~" not in choice.address:
             raise UnknownBoundary(_unknown(choice, choice.address, list(tape.entries)))
         return selected
     entries = tape.names.get(choice.name, [])
