@@ -13,7 +13,7 @@ export GOFLAGS="-p=${OTEL_REPLAY_BUILD_JOBS:-1} -buildvcs=false"
 
 build() {
     local name=$1 package=$2 stamp
-    stamp=$(cat "$here/$name"/go.mod "$here/$name"/go.sum "$here/$name"/*.go 2>/dev/null | sha256sum | cut -d' ' -f1)
+    stamp=$(find "$here/$name" -maxdepth 1 -type f | sort | xargs cat | sha256sum | cut -d' ' -f1)
     if [ -x "$bin/$name" ] && [ "$(cat "$bin/$name.stamp" 2>/dev/null)" = "$stamp" ]; then
         echo "$name: built before"
         return
