@@ -108,7 +108,9 @@ class RecordedRun:
                 text, _hits = self._recorder.redactor.redact_text(f"{type(error).__name__}: {error}")
                 self._run = _replace(self._run, error=text, verdict="failed")
         with self._recorder.faults.contained("run end"):
-            self._recorder.finish(_replace(self._run, lanes=tuple(self._session.lanes)))
+            self._recorder.finish(
+                _replace(self._run, lanes=(*self._session.lanes, *self._recorder.begun(self._session.told)))
+            )
 
     def _describe(self, lane: str) -> str:
         run = self._recorder.run

@@ -91,7 +91,7 @@ def told_to_children() -> Iterator[None]:
         os.environ[VARIABLE] = scope.session.describe(lane)
         try:
             yield
-            scope.session.lanes.append(lane)
+            scope.session.told.append(lane)
         finally:
             if before is None:
                 os.environ.pop(VARIABLE, None)

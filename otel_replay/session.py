@@ -118,7 +118,9 @@ class Session:
         self.closed = False
         self.raises_when_late = False
         self.lanes: list[str] = []
-        """The processes that this one has begun."""
+        """The processes that this one has forked: lanes for certain."""
+        self.told: list[str] = []
+        """Those that it has started and told their lane: they are lanes only if they cross a boundary."""
         self.describe: Callable[[str], str] | None = None
         """Returns what a spawned process must know to be that lane of this session."""
         self.before_child: Callable[[], None] | None = None
@@ -166,7 +168,7 @@ class Session:
         self.ends = itertools.count(1)
         self.strands = itertools.count(1)
         self.root = Strand(0, None, None)
-        self.lanes = []
+        self.lanes, self.told = [], []
         self.driver.forked(lane)
 
     def new_strand(self, begun_in: Strand, parent: Crossing | None) -> Strand:

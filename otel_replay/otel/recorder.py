@@ -6,9 +6,10 @@ call returned or raised has been handed on before anything in here could fail.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,11 @@ from otel_replay.journal import SUFFIX, JournalWriter
 from otel_replay.match_rules import MatchRules
 from otel_replay.otel.tracing import Tracing
 from otel_replay.redaction import Known, Redactor
+
+
+def _journal_prefix(run_id: str, lane: str) -> str:
+    """Return how the names of a lane's journals begin; a lane's name may hold what no file name may."""
+    return f"{run_id}-{hashlib.sha256(lane.encode()).hexdigest()[:12]}-"
 
 
 class Recorder:
@@ -76,9 +82,18 @@ class Recorder:
         if self._folder is None:
             return
         with self.faults.contained("journal"):
-            name = f"{self.run.run_id}-{os.getpid()}-{originals.random_hex(3)}{suffix}{SUFFIX}"
+            name = f"{_journal_prefix(self.run.run_id, self.run.lane)}{os.getpid()}{suffix}{SUFFIX}"
             self._journal = JournalWriter(self._folder / name, fsync=self._fsync)
             self._journal.run_start(self.run)
+
+    def begun(self, lanes: Sequence[str]) -> tuple[str, ...]:
+        """Return those of `lanes` that have begun a journal: a program started by the agent may know nothing of us."""
+        if self._folder is None:
+            return ()
+        names = [path.name for path in self._folder.glob(f"{self.run.run_id}-*")] if lanes else []
+        return tuple(
+            lane for lane in lanes if any(name.startswith(_journal_prefix(self.run.run_id, lane)) for name in names)
+        )
 
     def finish(self, run: Run) -> Run:
         """Close the run with its number of crossings and its digest; returns the run as it was written."""

@@ -70,12 +70,8 @@ def test_the_span_holds_the_envelope_that_the_journal_holds(tmp_path: Path) -> N
     assert reading.envelope == kept
 
 
-@pytest.mark.parametrize(
-    "variable", ["OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"]
-)
-def test_a_value_length_limit_cuts_no_envelope(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
+@pytest.mark.parametrize("variable", ["OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"])
+def test_a_value_length_limit_cuts_no_envelope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     monkeypatch.setenv(variable, "100")
     exporter = InMemorySpanExporter()
     with record("run", store=tmp_path, tracer_provider=provider_with(exporter), strict=True):

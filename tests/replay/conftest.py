@@ -26,7 +26,9 @@ class Lab:
     def session(self, plan: ReplayPlan | None = None, name: str = "run", **options: Any) -> Any:
         return replay(name, plan, store=self.store, **options)
 
-    def replay(self, agent: Callable[[], Any], plan: ReplayPlan | None = None, name: str = "run", **options: Any) -> Any:
+    def replay(
+        self, agent: Callable[[], Any], plan: ReplayPlan | None = None, name: str = "run", **options: Any
+    ) -> Any:
         """Return (answer, session) of a replay that must not diverge."""
         with self.session(plan, name, **options) as session:
             answer = agent()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,11 @@ def test_a_crossing_that_begins_processes_covers_them_when_served(lab: Lab, sear
         assert workers.plan(["a", "b"], method) == 0
     assert not searched.exists(), "what lies in the lanes stays stubbed"
     assert session.report.verdict == "passed"
+
+
+def test_a_program_that_knows_nothing_of_us_is_no_lane(lab: Lab, searched: Path) -> None:
+    lab.record(lambda: subprocess.run(["true"], check=True).returncode)
+    with open_store(lab.store) as store:
+        recording = store.recording(store.find_run("run").run_id)
+    assert recording.run.lanes == ()
+    assert recording.complete

@@ -266,7 +266,8 @@ def plan_step(task: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("on_drift", "answer", "verdict"), [("live", "NEW WORDS: X", "passed"), ("serve", "OLD WORDS: X", "passed on drift")]
+    ("on_drift", "answer", "verdict"),
+    [("live", "NEW WORDS: X", "passed"), ("serve", "OLD WORDS: X", "passed on drift")],
 )
 def test_06_a_reworded_prompt_inside_a_live_parent_is_free(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, on_drift: Any, answer: str, verdict: str
@@ -294,7 +295,12 @@ answers = 0
 def answering(prompt: str) -> dict[str, Any]:
     global answers
     answers += 1
-    return {"id": f"chatcmpl-{answers}", "created": answers, "content": "look up 42", "usage": {"prompt_tokens": answers}}
+    return {
+        "id": f"chatcmpl-{answers}",
+        "created": answers,
+        "content": "look up 42",
+        "usage": {"prompt_tokens": answers},
+    }
 
 
 @boundary("lookup", kind="tool")
