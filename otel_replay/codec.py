@@ -71,15 +71,34 @@ def _carry(json_form: bytes, message: pb.Envelope | pb.Run | None, encoding: Enc
     return base64.b64encode(zstandard.ZstdCompressor(level=3).compress(message.SerializeToString())).decode()
 
 
-def envelope_attributes(text: str, encoding: Encoding, part_bytes: int) -> list[KeyValue]:
-    """Return the four attributes that carry `text`, cut into parts of at most `part_bytes`."""
-    parts = tuple(text[at : at + part_bytes] for at in range(0, len(text), part_bytes))
-    return [
+def envelope_attributes(
+    text: str,
+    encoding: Encoding,
+    part_bytes: int,
+    attribute_bytes: int | None = limits.ENVELOPE_ATTRIBUTE_BYTES_MAX,
+) -> list[KeyValue]:
+    """Return the attributes that carry `text`: its encoding, length and digest, and then the text itself.
+
+    The text is a list of parts of at most `part_bytes`. What is more than `attribute_bytes` goes on in
+    `otel_replay.envelope.1`, `.2` and so on; with None it all stands in one attribute.
+    """
+    parts = _pieces(text, part_bytes)
+    each = len(parts) if attribute_bytes is None else max(attribute_bytes // part_bytes, 1)
+    digest = hashlib.sha256(text.encode("ascii")).hexdigest()
+    found: list[KeyValue] = [
         (semconv.ENVELOPE_ENCODING, encoding),
         (semconv.ENVELOPE_BYTES, len(text)),
-        (semconv.ENVELOPE_SHA256, hashlib.sha256(text.encode("ascii")).hexdigest()),
-        (semconv.ENVELOPE, parts),
+        # A limit on the length of values cuts a long text, but not a list of short ones.
+        (semconv.ENVELOPE_SHA256, digest if part_bytes >= len(digest) else _pieces(digest, part_bytes)),
+        (semconv.ENVELOPE, parts[:each]),
     ]
+    for number, at in enumerate(range(each, len(parts), each), 1):
+        found.append((f"{semconv.ENVELOPE}.{number}", parts[at : at + each]))
+    return found
+
+
+def _pieces(text: str, size: int) -> tuple[str, ...]:
+    return tuple(text[at : at + size] for at in range(0, len(text), size))
 
 
 def part_size(value_length_limit: int | None) -> int:
@@ -111,6 +130,14 @@ def index_attributes(envelope: Envelope) -> list[KeyValue]:
     return found
 
 
+def _readable(value: Value) -> Value:
+    """Return a readable value, cut with a mark where it is too long for one attribute: the exact form holds all."""
+    limit = limits.ENVELOPE_ATTRIBUTE_BYTES_MAX // 4  # a character takes at most four bytes
+    if not isinstance(value, str) or len(value) <= limit:
+        return value
+    return f"{value[:limit]}… [cut: {limit} of {len(value)} characters; otel_replay.envelope holds all]"
+
+
 def to_attributes(
     envelope: Envelope,
     *,
@@ -125,13 +152,13 @@ def to_attributes(
     `envelope_bytes_max` is left out too; its length and digest stay, so that the reader knows what is missing.
     """
     found = index_attributes(envelope)
-    found += genai_attributes(envelope, content=content)
+    found += [(key, _readable(value)) for key, value in genai_attributes(envelope, content=content)]
     if not content:
         return found
     message = None if encoding == "json" else protoform.envelope_to_message(envelope)
     carried = envelope_attributes(_carry(jsonform.envelope_to_json(envelope), message, encoding), encoding, part_bytes)
     if envelope_bytes_max is not None and int(str(carried[1][1])) > envelope_bytes_max:
-        carried.pop()
+        del carried[3:]
     return found + carried
 
 
@@ -213,7 +240,10 @@ def _parts(value: Value) -> str | None:
 def _whole_text(span: Span) -> tuple[str, Integrity, str]:
     """Return (text, integrity, reason) of the exact form on `span`."""
     text = _parts(span.get(semconv.ENVELOPE))
-    length, digest = span.get(semconv.ENVELOPE_BYTES), span.get(semconv.ENVELOPE_SHA256)
+    number = 1
+    while text is not None and (more := _parts(span.get(f"{semconv.ENVELOPE}.{number}"))) is not None:
+        text, number = text + more, number + 1
+    length, digest = span.get(semconv.ENVELOPE_BYTES), _parts(span.get(semconv.ENVELOPE_SHA256))
     if text is None:
         if span.dropped_attributes_count:
             return "", "missing", f"{span.dropped_attributes_count} attributes were dropped, the envelope among them"

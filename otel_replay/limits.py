@@ -5,6 +5,9 @@ from __future__ import annotations
 # Spans ---------------------------------------------------------------------------------------------------
 ENVELOPE_PART_BYTES_MAX = 1_900
 """Longest string in the list that carries an envelope: Tempo cuts strings at 2,048 bytes."""
+ENVELOPE_ATTRIBUTE_BYTES_MAX = 60_000
+"""Most bytes of an envelope in one attribute: Jaeger on Badger refuses an attribute of over 65,000 bytes, and the
+whole batch is lost with it."""
 ENVELOPE_INLINE_BYTES_MAX = 4_096
 """Largest envelope put on a span where our batch-splitting exporter cannot stand before a foreign exporter."""
 BLOB_THRESHOLD_BYTES = 256 * 1024

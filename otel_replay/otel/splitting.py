@@ -80,6 +80,9 @@ class SplittingExporter(SpanExporter):
         attributes = dict(span.attributes or {})
         if attributes.pop(semconv.ENVELOPE, None) is None:
             return span, size
+        number = 1
+        while attributes.pop(f"{semconv.ENVELOPE}.{number}", None) is not None:
+            number += 1
         for key in (semconv.GEN_AI_INPUT_MESSAGES, semconv.GEN_AI_OUTPUT_MESSAGES, semconv.GEN_AI_TOOL_RESULT):
             if _of(attributes.get(key, "")) > limits.BLOB_THRESHOLD_BYTES:
                 attributes.pop(key, None)

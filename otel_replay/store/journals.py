@@ -92,7 +92,7 @@ def sealed_span(envelope: Envelope) -> Span:
     attributes = [
         *codec.index_attributes(envelope),
         *genai_attributes(envelope, content=False),
-        *codec.envelope_attributes(carried, "json", limits.ENVELOPE_PART_BYTES_MAX),
+        *codec.envelope_attributes(carried, "json", limits.ENVELOPE_PART_BYTES_MAX, attribute_bytes=None),
     ]
     return replace(codec.to_span(envelope, content=False), attributes=tuple(attributes))
 

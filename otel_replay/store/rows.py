@@ -257,6 +257,7 @@ def _link_tree(link: Link) -> dict[str, object]:
 def _attributes(span: Span, row: Row) -> str:
     """Return the text of `attributes`, long texts moved to their columns."""
     ours = "run_id" in row
+    whole = span.get(f"{semconv.ENVELOPE}.1") is None  # else it came in several attributes, and stays in them
     natural: dict[str, object] = {}
     content: dict[str, str] = {}
     for key, value in span.attributes:
@@ -279,7 +280,7 @@ def _attributes(span: Span, row: Row) -> str:
                 raise NotNatural("JSON has no NaN and no infinity")
             natural[key] = value
         else:
-            natural[key] = _nested(key, value, row, ours=ours)
+            natural[key] = _nested(key, value, row, ours=ours, whole=whole)
     if len(natural) != len(span.attributes):
         raise NotNatural("a key stands twice")
     if content:
@@ -295,8 +296,8 @@ def _own_column(key: str, row: Row) -> str | None:
     return None
 
 
-def _nested(key: str, value: Value, row: Row, *, ours: bool) -> object:
-    if key == semconv.ENVELOPE and isinstance(value, tuple) and _take_envelope(value, row):
+def _nested(key: str, value: Value, row: Row, *, ours: bool, whole: bool) -> object:
+    if whole and key == semconv.ENVELOPE and isinstance(value, tuple) and _take_envelope(value, row):
         return {"$envelope": True}
     tree = tree_of(value)
     if isinstance(tree, dict) and not _MARKERS.isdisjoint(tree):

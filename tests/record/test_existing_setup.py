@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 import threading
 from pathlib import Path
@@ -277,3 +278,25 @@ def test_async_with_and_an_async_agent(tmp_path: Path) -> None:
 
     recorded, replayed = asyncio.run(main())
     assert recorded == replayed == ["A", "B"]
+
+
+@pytest.mark.parametrize("size", [1_000, 58_000, 60_000, 61_000, 119_000, 500_000])
+def test_no_attribute_is_too_large_for_a_backend_and_the_envelope_is_whole(tmp_path: Path, size: int) -> None:
+    @boundary("big", kind="tool")
+    def big(text: str) -> str:
+        return text
+
+    exporter = InMemorySpanExporter()
+    with record("run", store=tmp_path, tracer_provider=provider_with(exporter), strict=True) as run:
+        big("é" * (size // 12))
+    span = to_neutral(by_name(exporter)["execute_tool big"])
+    for key, value in span.attributes:
+        parts = value if isinstance(value, tuple) else (value,)
+        assert sum(len(str(part).encode()) for part in parts) <= 62_000, key
+    with open_store(tmp_path) as store, open_store(tmp_path / "other", create=True) as other:
+        (kept,) = store.recording(run.id).envelopes
+        other.write([to_neutral(each) for each in exporter.get_finished_spans()])
+        assert other.recording(run.id).envelopes == (kept,)
+    assert codec.from_span(span).envelope == kept
+    missing = dataclasses.replace(span, attributes=span.attributes[:-1])
+    assert codec.from_span(missing).integrity in ("truncated", "missing")
