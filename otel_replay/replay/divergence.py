@@ -88,7 +88,7 @@ def suggestions(fields: Sequence[FieldChange]) -> list[str]:
     """Return ignore rules that would make these fields match, where they look volatile."""
     from otel_replay.changes import suggest  # only a failing replay asks
 
-    return list(suggest(tuple(fields)))
+    return [text for text in suggest(tuple(fields)) if "[tool.otel_replay" in text]
 
 
 def one_more(asked: Asked, recorded: int, nearest: Entry | None, expected: Entry | None, hint: str = "") -> Diverged:
