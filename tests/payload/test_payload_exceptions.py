@@ -220,7 +220,7 @@ KEPT: list[BaseException] = [
 ]
 
 
-@pytest.mark.parametrize("error", KEPT, ids=repr)
+@pytest.mark.parametrize("error", KEPT, ids=[f"{number}-{type(error).__name__}" for number, error in enumerate(KEPT)])
 def test_rec12_class_arguments_and_members_come_back(error: BaseException) -> None:
     served = decode(encode(error, strict=True))
     assert facts(served) == facts(error)

@@ -52,7 +52,7 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize("value", KEPT, ids=repr)
+@pytest.mark.parametrize("value", KEPT, ids=[f"{number}-{type(value).__name__}" for number, value in enumerate(KEPT)])
 def test_rec16_a_result_comes_back_in_value_and_type(value: object) -> None:
     back = decode(encode(value, strict=True))
     assert back == value
