@@ -231,18 +231,35 @@ class Encoder:
         return {"$": "lost", "t": names.readable(type(value)), "reason": reason}
 
 
+_TREE_DEPTH_MAX = 3 * PAYLOAD_DEPTH_MAX + 10
+"""A tagged level is an object, a list, and at times a pair within it."""
+
+
 class Decoder:
     """One walk over one tree. Raises Unservable for all that is not a value that `Encoder` writes."""
 
-    __slots__ = ()
+    __slots__ = ("_depth",)
+
+    def __init__(self) -> None:
+        self._depth = 0
 
     def value(self, tree: Tree) -> Any:
-        """Return the value of `tree`."""
+        """Return the value of `tree`. Raises Unservable where it is nested deeper than `Encoder` writes."""
         kind = type(tree)
-        if kind is list:
-            return [self.value(item) for item in tree]
-        if kind is not dict:
+        if kind is not list and kind is not dict:
             return tree
+        self._depth += 1
+        if self._depth > _TREE_DEPTH_MAX:  # of its own: how deep Python itself may go differs by version
+            raise Unservable("the recorded value is nested too deep to be rebuilt")
+        try:
+            return self._holder(tree)
+        finally:
+            self._depth -= 1
+
+    def _holder(self, tree: Tree) -> Any:
+        if type(tree) is list:
+            return [self.value(item) for item in tree]
+        assert type(tree) is dict
         tag = tree.get("$")
         if tag is None and "$" not in tree:
             return {key: self.value(item) for key, item in tree.items()}

@@ -131,7 +131,9 @@ SCALARS = [
 ]
 
 
-@pytest.mark.parametrize("scalar", SCALARS, ids=[f"{number}-{type(scalar).__name__}" for number, scalar in enumerate(SCALARS)])
+@pytest.mark.parametrize(
+    "scalar", SCALARS, ids=[f"{number}-{type(scalar).__name__}" for number, scalar in enumerate(SCALARS)]
+)
 def test_scalars_come_back(scalar: Any) -> None:
     back = decode(encode(scalar, strict=True))
     assert type(back) is type(scalar)
