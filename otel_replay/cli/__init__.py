@@ -61,6 +61,12 @@ def main() -> None:
 
         sys.stderr.write(f"otel-replay: {fault}\n")
         sys.exit(exit_code_of(fault))
-    except BrokenPipeError:
-        sys.stderr.close()
+    except BrokenPipeError:  # `otel-replay sql ... | head`: nothing to say, and nothing left to flush
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as fault:
+        where = f"{fault.filename}: " if fault.filename else ""
+        sys.stderr.write(f"otel-replay: {where}{fault.strerror or fault}\n")
+        sys.exit(8)

@@ -15,10 +15,12 @@ import orjson
 from otel_replay.changes import FieldChange
 from otel_replay.errors import (
     Diverged,
+    ImportFault,
     IncompleteRecording,
     NeverRecorded,
     NothingCompared,
     ReplayError,
+    StoreError,
     UsageError,
 )
 from otel_replay.readable import untagged
@@ -33,6 +35,8 @@ EXIT_INCOMPLETE = 5
 EXIT_NOTHING_COMPARED = 6
 EXIT_PASSED_ON_DRIFT = 7
 """Only under --strict."""
+EXIT_UNUSABLE = 8
+"""A store, folder or file could not be used."""
 
 _SECTIONS = (
     "served",
@@ -182,6 +186,8 @@ def exit_code_of(error: BaseException) -> int:
         (Diverged, EXIT_DIVERGED),
         (ReplayError, EXIT_DIVERGED),
         (UsageError, EXIT_USAGE),
+        (ImportFault, EXIT_NEVER_RECORDED),
+        (StoreError, EXIT_UNUSABLE),
     ):
         if isinstance(error, kind):
             return code

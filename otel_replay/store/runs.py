@@ -128,8 +128,11 @@ def _short_way(row: Row) -> Envelope | None:
         return None
 
 
-def recording_of(rows: Iterable[Row], source: str = "") -> Recording:
-    """Return the recording that a run's rows hold: `rows` are those of one run, in the order (lane, seq)."""
+def recording_of(rows: Iterable[Row], source: str = "", verdict: str = "") -> Recording:
+    """Return the recording that a run's rows hold: `rows` are those of one run, in the order (lane, seq).
+
+    `verdict` is what was said of the run after it, "" where nothing was.
+    """
     runs: dict[str, Run] = {}
     envelopes: list[Envelope] = []
     unfinished: list[Mark] = []
@@ -157,6 +160,7 @@ def recording_of(rows: Iterable[Row], source: str = "") -> Recording:
     if first is None:
         raise StoreError("a recording needs at least one row")
     main = runs.get("") or _unclosed(first, runs)
+    main = replace(main, verdict=verdict) if verdict else main
     lanes = {*seqs, *runs, *main.lanes, ""}
     gaps: list[int] = []
     for lane in sorted(lanes):

@@ -62,6 +62,7 @@ class Store:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._lock = threading.RLock()
         self._journals: dict[str, JournalRows] = {}
+        self._verdicts: dict[str, str] = {}
         self._state: tuple[object, ...] | None = None
 
     # Writing ---------------------------------------------------------------------------------------------
@@ -189,6 +190,7 @@ class Store:
             listing = self.folder.listing()
             journals = [journal for journal in journals if journal.name not in listing.sealed]
             notes, bad_notes = read_notes(self.root / NOTES)
+            self._verdicts = {run_id: note.verdict for run_id, note in notes.items() if note.verdict}
             problems = [*listing.problems, *bad_notes, *(j.problem for j in journals if j.problem)]
             if unsealed and any(journal.rows and not journal.live for journal in journals):
                 problems.append(unsealed)
@@ -310,7 +312,7 @@ class Store:
         rows = self._rows("run_id = ?", [run_id], "lane, seq NULLS FIRST")
         if not rows:
             raise NeverRecorded(f"no run with the id {run_id!r} in {self.root}")
-        return runs.recording_of(rows, source=str(self.root))
+        return runs.recording_of(rows, source=str(self.root), verdict=self._verdicts.get(run_id, ""))
 
     def spans(self, run_id: str) -> list[Span]:
         """Return every span of a run: its own, and those of its trace that were made while it ran.
