@@ -22,9 +22,12 @@ WHOLE_BYTES_MAX = 16 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _OVERLAP = 128
 _LAZY_DEPTH_MAX = 8
+_INNER_MAX = 10_000
+"""Arrays of spans left in the file at once; a document of more is read group by group."""
 _TOKEN = re.compile(
-    rb'"(?:spans|observations|resourceSpans|resource_spans|batches|scopeSpans|scope_spans'
-    rb'|instrumentationLibrarySpans|data|hits)"[ \t\r\n]{0,32}:[ \t\r\n]{0,32}(?P<lazy>\[)'
+    rb'"(?:spans|observations)"[ \t\r\n]{0,32}:[ \t\r\n]{0,32}(?P<inner>\[)'
+    rb'|"(?:resourceSpans|resource_spans|batches|scopeSpans|scope_spans|instrumentationLibrarySpans|data|hits)"'
+    rb"[ \t\r\n]{0,32}:[ \t\r\n]{0,32}(?P<outer>\[)"
     rb'|"[^"\\]*+(?:\\.[^"\\]*+)*+"|(?P<open>[{\[])|(?P<close>[}\]])|(?P<loose>")',
     re.DOTALL,
 )
@@ -142,7 +145,10 @@ def _lines(file: BinaryIO) -> Iterator[Document]:
 
 
 def _steps(file: BinaryIO, base: int) -> Iterator[tuple[str, int]]:
-    """Walk over a JSON text from `base`: yields (kind, offset) of each bracket; kind is "lazy", "open", "close"."""
+    """Walk over a JSON text from `base`: yields (kind, offset) of each bracket.
+
+    `kind` is "inner" (an array of spans), "outer" (an array of groups), "open" or "close".
+    """
     buffer, want = b"", _CHUNK
     while True:
         file.seek(base + len(buffer))
@@ -179,13 +185,14 @@ def _values(file: BinaryIO, offset: int | None) -> Iterator[Document]:
                 yield Document(None, f"byte {at}", "a bracket closes that was never opened")
             return
         where = f"document {number + 1}" if offset is None else f"element {number + 1}"
-        piece = _piece(steps, at, whole_array=offset is None and _read(file, at, at + 1) == b"[")
+        piece = _piece(steps, at)
         if piece is None:
             yield Document(None, where, f"it begins at byte {at} and never ends")
             return
         end = piece.end
         try:
-            yield Document(piece.load(file), where)
+            is_array = offset is None and _read(file, at, at + 1) == b"["
+            yield Document(piece.load(file, whole_array=is_array), where)
         except ValueError as fault:
             yield Document(None, where, str(fault))
     if offset is not None:
@@ -197,27 +204,45 @@ def _between(file: BinaryIO, start: int, end: int) -> bytes:
     return file.read(min(end - start, 4096))
 
 
+class _Arrays:
+    """The arrays of one kind within a value, as (offset of "[", offset of "]"); those within them are not told."""
+
+    def __init__(self, kinds: tuple[str, ...]) -> None:
+        self.found: list[tuple[int, int]] = []
+        self._kinds = kinds
+        self._depth = self._at = 0
+
+    def opened(self, kind: str, at: int, depth: int) -> None:
+        if kind in self._kinds and not self._depth and depth <= _LAZY_DEPTH_MAX:
+            self._depth, self._at = depth, at
+
+    def closed(self, at: int, depth: int) -> None:
+        if depth == self._depth:
+            self._depth = 0
+            self.found.append((self._at, at))
+
+
 @dataclass(slots=True)
 class _Piece:
     """One value in the file: its bytes from `start` to `end`, and the arrays in it that can stay there."""
 
     start: int
     end: int
-    arrays: list[tuple[int, int]]
+    inner: list[tuple[int, int]]
+    outer: list[tuple[int, int]]
 
-    def load(self, file: BinaryIO) -> Any:
-        if self.end - self.start <= WHOLE_BYTES_MAX or not self.arrays:
-            if self.end - self.start > IMPORT_SPAN_BYTES_MAX:
-                raise ValueError(f"it is {self.end - self.start} bytes long, {IMPORT_SPAN_BYTES_MAX} are allowed")
-            file.seek(self.start)
-            return loads(file.read(self.end - self.start))
-        if self.arrays == [(self.start, self.end - 1)]:
+    def load(self, file: BinaryIO, *, whole_array: bool) -> Any:
+        if self.end - self.start <= WHOLE_BYTES_MAX:
+            return loads(_read(file, self.start, self.end))
+        if whole_array:
             return LazyList(file, self.start)
+        rest = self.end - self.start - sum(closes - opens for opens, closes in self.inner)
+        few = len(self.inner) <= _INNER_MAX and rest <= WHOLE_BYTES_MAX
         marker = "lazy:" + random_hex(16) + ":"
         lazy: dict[str, LazyList] = {}
         parts: list[bytes] = []
         cursor = self.start
-        for opens, closes in self.arrays:
+        for opens, closes in self.inner if few else self.outer:
             parts.append(_read(file, cursor, opens))
             parts.append(f'"{marker}{opens}"'.encode())
             lazy[f"{marker}{opens}"] = LazyList(file, opens)
@@ -233,24 +258,25 @@ def _read(file: BinaryIO, start: int, end: int) -> bytes:
     return file.read(end - start)
 
 
-def _piece(steps: Iterator[tuple[str, int]], start: int, *, whole_array: bool) -> _Piece | None:
+def _piece(steps: Iterator[tuple[str, int]], start: int) -> _Piece | None:
     """Follow one value that opened at `start` to its end; None where the file ends first."""
-    depth, skipping, opened = 1, int(whole_array), start
-    arrays: list[tuple[int, int]] = []
+    depth = 1
+    inner, outer = _Arrays(("inner",)), _Arrays(("inner", "outer"))
     for kind, at in steps:
         if kind == "close":
-            if depth == skipping:
-                arrays.append((opened, at))
-                skipping = 0
+            if len(inner.found) <= _INNER_MAX:
+                inner.closed(at, depth)
+            outer.closed(at, depth)
             depth -= 1
             if depth == 0:
-                return _Piece(start, at + 1, arrays)
+                return _Piece(start, at + 1, inner.found, outer.found)
             continue
         depth += 1
         if depth > IMPORT_DEPTH_MAX:
             raise ImportFault(f"this JSON is nested deeper than {IMPORT_DEPTH_MAX} at byte {at}")
-        if kind == "lazy" and not skipping and depth <= _LAZY_DEPTH_MAX:
-            skipping, opened = depth, at
+        if kind != "open":
+            inner.opened(kind, at, depth)
+            outer.opened(kind, at, depth)
     return None
 
 

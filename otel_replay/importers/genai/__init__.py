@@ -30,7 +30,7 @@ def recordings(spans: Sequence[Span], logs: Sequence[LogRecord] = (), *, source:
     """Return one recording a run (our own spans) or a trace (foreign ones), in start order.
 
     Log records are joined to spans by trace and span id. Spans that tell of no call are only places in the tree; a
-    trace without any call gives a recording without envelopes. Never raises for what a span holds.
+    trace without any call or agent gives no recording. Never raises for what a span holds.
     """
     ours = [span for span in spans if own.is_ours(span)]
     by_trace: dict[str, list[Span]] = {}
@@ -45,11 +45,13 @@ def recordings(spans: Sequence[Span], logs: Sequence[LogRecord] = (), *, source:
     for trace_id, group in by_trace.items():
         if trace_id in mixed:
             continue  # the exact form is here: what other tools saw of the same run adds nothing to serve
-        found.append(_foreign(group, by_span, source))
+        recording = _foreign(group, by_span, source)
+        if recording is not None:
+            found.append(recording)
     return sorted(found, key=lambda recording: (recording.run.start_ns, recording.run.run_id))
 
 
-def _foreign(spans: Iterable[Span], logs: dict[tuple[str, str], list[LogRecord]], source: str) -> Recording:
+def _foreign(spans: Iterable[Span], logs: dict[tuple[str, str], list[LogRecord]], source: str) -> Recording | None:
     tree = Tree(spans)
     calls: list[Call] = []
     for span in tree.spans:
@@ -57,6 +59,8 @@ def _foreign(spans: Iterable[Span], logs: dict[tuple[str, str], list[LogRecord]]
         call = best_reading(Source(span, attributes_of(span.attributes), held))
         if call is not None:
             calls.append(call)
+    if not calls:
+        return None
     notes: list[str] = []
     calls = after(calls, notes)
     calls, resolved = resolve(tree, calls)

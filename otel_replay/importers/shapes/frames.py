@@ -17,7 +17,7 @@ from otel_replay.importers.result import Report
 from otel_replay.importers.shapes import otlp
 from otel_replay.limits import IMPORT_SPAN_BYTES_MAX
 from otel_replay.span import Span
-from otel_replay.wire import protobuf
+from otel_replay.wire import logs, protobuf
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GROUP_TAG = 0x0A
@@ -86,9 +86,23 @@ def _message(data: bytes, report: Report, where: str) -> Iterator[Span]:
     if data and data[0] != _GROUP_TAG:
         raise ImportFault("no resource group at its beginning")
     read = protobuf.read_request(data)
+    if not any(span.span_id or span.start_ns for span in read.items) and _logs(data, report):
+        return
     for problem in read.problems:
         report.problem("skipped", f"an OTLP span: {problem.reason[:120]}", f"{where}: {problem}")
     yield from read.items
+
+
+def _logs(data: bytes, report: Report) -> bool:
+    """Read log records, whose requests have the same outer form as those of spans; False where they are none."""
+    try:
+        records = logs.read_logs_request(data).items
+    except ImportFault:
+        return False
+    if not any(record.time_ns or record.observed_ns for record in records):
+        return False
+    report.logs.extend(records)
+    return True
 
 
 def _fixed(file: BinaryIO, size: int) -> Iterator[tuple[int, int] | None]:

@@ -10,7 +10,7 @@ import pytest
 
 from otel_replay.errors import ImportFault
 from otel_replay.importers import open_source
-from otel_replay.importers.repair import MissingParent
+from otel_replay.importers.repair import MissingParent, repair
 from otel_replay.span import Event, KeyValues, Span
 
 DATA = Path(__file__).parent / "data"
@@ -166,3 +166,12 @@ def test_a_value_cut_within_its_json_is_named_with_its_length() -> None:
     assert [(problem.kind, problem.what) for problem in result.problems] == [
         ("lost", "input.value was cut at 1028 characters, within its JSON")
     ]
+
+
+def test_a_round_number_of_spans_and_orphans_hint_at_a_limit() -> None:
+    spans = [
+        Span(TRACE, f"{n:016x}", "n", n, n + 1, parent_span_id=f"{n - 1:016x}" if n > 1 else "f" * 16)
+        for n in range(1, 513)
+    ]
+    assert any("exactly 512 spans" in note for note in repair(spans).notes)
+    assert not any("exactly" in note for note in repair(spans[:-1]).notes)

@@ -13,6 +13,7 @@ import pytest
 from otel_replay.errors import ImportFault
 from otel_replay.importers import open_source
 from otel_replay.span import Event, KeyValues, Link, Resource, Scope, Span
+from otel_replay.wire.logs import LogRecord, request_from_logs
 
 DATA = Path(__file__).parent / "data"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -409,3 +410,11 @@ def test_logs_beside_spans_are_kept_and_metrics_passed_over() -> None:
     assert [(log.body, log.trace_id, log.span_id) for log in result.logs] == [("b", TRACE, "b7ad6b7169203331")]
     assert result.problems == []
     assert result.format == "otlp-json+otlp-logs+otlp-metrics"
+
+
+def test_protobuf_log_records_are_no_spans() -> None:
+    record = LogRecord(time_ns=5, body="b", trace_id=TRACE, span_id="b7ad6b7169203331")
+    message = request_from_logs([record])
+    for data in (message, len(message).to_bytes(4, "big") + message):
+        result = open_source(data)
+        assert (result.spans, result.logs) == ([], [record])
