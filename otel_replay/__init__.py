@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from otel_replay.api import RecordedRun, record, replay
     from otel_replay.boundary import boundary
     from otel_replay.errors import Diverged, OtelReplayError, ReplayError
+    from otel_replay.instruments import instrument, uninstrument, wrap
     from otel_replay.payload import register
     from otel_replay.replay.plan import ReplayPlan
     from otel_replay.replaying import ReplaySession
@@ -32,6 +33,9 @@ _WHERE = {
     "OtelReplayError": "otel_replay.errors",
     "ReplayError": "otel_replay.errors",
     "Diverged": "otel_replay.errors",
+    "instrument": "otel_replay.instruments",
+    "uninstrument": "otel_replay.instruments",
+    "wrap": "otel_replay.instruments",
 }
 __all__ = [
     "Diverged",
@@ -41,10 +45,13 @@ __all__ = [
     "ReplayPlan",
     "ReplaySession",
     "boundary",
+    "instrument",
     "open_store",
     "record",
     "register",
     "replay",
+    "uninstrument",
+    "wrap",
 ]
 
 

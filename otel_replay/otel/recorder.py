@@ -12,10 +12,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from otel_replay import codec, originals
 from otel_replay.crossing import Crossing
-from otel_replay.envelope import Envelope, Mark, Outcome, Payload, Run, lost
+from otel_replay.envelope import Attempt, Envelope, Mark, Outcome, Payload, Run, lost
 from otel_replay.faults import Faults
 from otel_replay.fingerprint import fingerprint
 from otel_replay.journal import SUFFIX, JournalWriter
@@ -53,7 +54,7 @@ class Recorder:
         self._known = Known()  # secrets of this run: one seen under its name is also known where it stands bare
         self._journal: JournalWriter | None = None
         self._running: dict[int, Crossing] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a stream may end in a finaliser, wherever this thread is
         self._total = 0
         self._entered = 0
         self._finished = False
@@ -130,7 +131,7 @@ class Recorder:
         for crossing in self._running.values():
             crossing.forget()
         self._running = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a stream may end in a finaliser, wherever this thread is
         self._total = self._entered = 0
         if self._journal is not None:
             self._journal.abandon_in_child()
@@ -188,8 +189,9 @@ class Recorder:
             envelope = self.envelope(crossing)
         if envelope is None:
             envelope = self._bare(crossing)
+        digest = codec.envelope_digest(envelope)
         with self._lock:
-            self._total += codec.envelope_digest(envelope)
+            self._total += digest
         crossing.facts["envelope"] = envelope
         journal = self._journal
         if journal is not None:
@@ -235,6 +237,7 @@ class Recorder:
             pins=pins,
             side_effects=crossing.spec.side_effects,
             notes=(*crossing.notes, *late),
+            attempts=tuple(cast("list[Attempt]", facts.get("attempts", ()))),
             trace_id=self.run.trace_id,
             span_id=str(facts.get("span_id", "")),
             parent_span_id=str(facts.get("parent_span_id", "")),

@@ -1,0 +1,146 @@
+"""Responses and streams of httpx and httpx2, made from records. The two libraries are one code base under two names."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import AsyncIterator, Iterator
+from importlib import import_module
+from typing import Any
+
+from otel_replay.instruments import _exchange
+from otel_replay.instruments._stream import Portions, ServedBody, Tap
+
+LIBRARIES = ("httpx2", "httpx")
+
+
+def library_of(thing: object) -> str:
+    """Return "httpx" or "httpx2", whichever `thing`'s class comes from or extends; httpx2 first where it is neither."""
+    for base in type(thing).__mro__:
+        top = base.__module__.partition(".")[0]
+        if top in LIBRARIES:
+            return top
+    return next((name for name in LIBRARIES if name in sys.modules), "httpx")
+
+
+@functools.cache
+def _classes(library: str) -> tuple[type, type]:
+    module = import_module(library)
+
+    class Sync(module.SyncByteStream):  # type: ignore[name-defined,misc]
+        """A body that is recorded or served while it is read."""
+
+        def __init__(self, portions: Iterator[bytes], close: Any) -> None:
+            self._portions, self._close = portions, close
+
+        def __iter__(self) -> Iterator[bytes]:
+            return self._portions
+
+        def close(self) -> None:
+            self._close()
+
+    class Async(module.AsyncByteStream):  # type: ignore[name-defined,misc]
+        """A body that is recorded or served while it is read."""
+
+        def __init__(self, portions: AsyncIterator[bytes], close: Any) -> None:
+            self._portions, self._close = portions, close
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return self._portions
+
+        async def aclose(self) -> None:
+            done = self._close()
+            if done is not None:
+                await done
+
+    return Sync, Async
+
+
+def headers_of(response: Any) -> list[tuple[str, str]]:
+    """Return the header pairs as they stood on the wire."""
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw]
+
+
+def is_events(headers: _exchange.Headers) -> bool:
+    """True where a body is an event stream."""
+    return any(name.lower() == "content-type" and "text/event-stream" in value.lower() for name, value in headers)
+
+
+def identity(response: Any) -> None:
+    """Make `response` take its body as unpacked already."""
+    module = sys.modules[f"{library_of(response)}._decoders"]
+    response._decoder = module.IdentityDecoder()
+
+
+def _unpacking(decoder: Any, inner: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the unpacked portions of a packed body."""
+    for part in inner:
+        yield _joined(decoder.decode(part))
+    yield _joined(decoder.flush())
+
+
+async def _aunpacking(decoder: Any, inner: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for part in inner:
+        yield _joined(decoder.decode(part))
+    yield _joined(decoder.flush())
+
+
+def _joined(found: Any) -> bytes:
+    return found if isinstance(found, bytes) else b"".join(found)
+
+
+def tap(response: Any, recorder: Tap, *, is_async: bool) -> None:
+    """Let `recorder` see the body of a response that has not been read yet."""
+    inner = response.stream
+    sync_class, async_class = _classes(library_of(response))
+    is_packed = bool(_exchange.packing_of(headers_of(response)))
+    decoder = response._get_content_decoder() if is_packed else None
+    if is_async:
+        source = inner.__aiter__()
+        portions = recorder.aiterate(_aunpacking(decoder, source) if is_packed else source)
+
+        async def aclose() -> None:
+            try:
+                await inner.aclose()
+            finally:
+                recorder.closed()
+
+        response.stream = async_class(portions, aclose)
+    else:
+        plain = iter(inner)
+        read = recorder.iterate(_unpacking(decoder, plain) if is_packed else plain)
+
+        def close() -> None:
+            try:
+                inner.close()
+            finally:
+                recorder.closed()
+
+        response.stream = sync_class(read, close)
+    if is_packed:
+        identity(response)
+
+
+def whole(library: str, value: Any, request: Any, extensions: dict[str, Any] | None = None) -> Any:
+    """Return the response of a whole recorded answer, read. Raises Unservable."""
+    status, headers = _exchange.head_from(value)
+    module = import_module(library)
+    content = _exchange.body_from(value.get("form"), value.get("body"))
+    response = module.Response(status, headers=headers, request=request, extensions=extensions)
+    identity(response)
+    response._content = content
+    response.is_closed = response.is_stream_consumed = True
+    response.stream = module.ByteStream(content)
+    response._num_bytes_downloaded = len(content)
+    return response
+
+
+def streaming(library: str, head: Any, body: ServedBody | Portions, request: Any, *, is_async: bool) -> Any:
+    """Return the response of a recorded stream, not read yet. Raises Unservable."""
+    status, headers = _exchange.head_from(head)
+    module = import_module(library)
+    sync_class, async_class = _classes(library)
+    stream = async_class(body.aiterate(), body.close) if is_async else sync_class(body.iterate(), body.close)
+    response = module.Response(status, headers=headers, request=request, stream=stream)
+    identity(response)
+    return response

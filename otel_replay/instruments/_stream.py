@@ -1,0 +1,177 @@
+"""Streamed bodies as crossings: recorded as they pass, one event a chunk, and served in the same portions.
+
+The first chunk of such a record is the head (status and headers), the others are events. An event is handed on when
+it is whole and recorded when it is handed on: an agent that stops on its third event has recorded three.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from otel_replay.crossing import Crossing
+from otel_replay.instruments import _exchange
+from otel_replay.streams import ServedSource
+
+_BOUNDARY = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LAST = re.compile(
+    rb"\A(?:data: ?\[DONE\]|event: ?(?:message_stop|response\.(?:completed|failed|incomplete))\s"
+    rb'|data: ?\{"type": ?"(?:message_stop|response\.(?:completed|failed|incomplete))")'
+)
+_PENDING_BYTES_MAX = 1024 * 1024
+
+
+class Splitter:
+    """Cuts a body into events where it is an event stream; else hands on the portions as they come."""
+
+    def __init__(self, events: bool) -> None:
+        self._events = events
+        self._pending = b""
+
+    def feed(self, part: bytes) -> list[bytes]:
+        if not self._events:
+            return [part] if part else []
+        data = self._pending + part
+        found, start = [], 0
+        for match in _BOUNDARY.finditer(data, max(0, len(self._pending) - 3)):
+            found.append(data[start : match.end()])
+            start = match.end()
+        self._pending = data[start:]
+        if len(self._pending) > _PENDING_BYTES_MAX:
+            found += self.rest()
+        return found
+
+    def rest(self) -> list[bytes]:
+        pending, self._pending = self._pending, b""
+        return [pending] if pending else []
+
+
+class Tap:
+    """Records one streamed body. `step` is told every portion before it is handed on."""
+
+    def __init__(self, crossing: Crossing, head: dict[str, Any], *, events: bool, on_event: Any = None) -> None:
+        self.crossing = crossing
+        self.splitter = Splitter(events)
+        self.whole = False
+        """The last event has passed: whoever closes now has read it all."""
+        self._on_event = on_event
+        crossing.facts["stream"] = True
+        crossing.chunk(head)
+
+    def step(self, portion: bytes) -> bytes:
+        crossing = self.crossing
+        if not crossing.ended:
+            with crossing.session.faults.contained("stream"):
+                self.whole = self.whole or _LAST.match(portion) is not None
+                value = _exchange.event_to(portion)
+                crossing.chunk(value)
+                if self._on_event is not None:
+                    self._on_event(crossing, value)
+        return portion
+
+    def exhausted(self) -> None:
+        self.crossing.stream_end("exhausted")
+
+    def failed(self, fault: BaseException) -> None:
+        self.crossing.stream_end("raised", fault)
+
+    def closed(self) -> None:
+        self.crossing.stream_end("exhausted" if self.whole else "closed")
+
+    def iterate(self, inner: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield what `inner` gives, in events."""
+        while True:
+            try:
+                part = next(inner)
+            except StopIteration:
+                yield from map(self.step, self.splitter.rest())
+                self.exhausted()
+                return
+            except BaseException as fault:
+                yield from map(self.step, self.splitter.rest())
+                self.failed(fault)
+                raise
+            yield from map(self.step, self.splitter.feed(part))
+
+    async def aiterate(self, inner: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield what `inner` gives, in events."""
+        while True:
+            try:
+                part = await anext(inner)
+            except StopAsyncIteration:
+                for portion in self.splitter.rest():
+                    yield self.step(portion)
+                self.exhausted()
+                return
+            except Exception as fault:
+                for portion in self.splitter.rest():
+                    yield self.step(portion)
+                self.failed(fault)
+                raise
+            except BaseException as fault:  # a cancellation: nothing is handed out any more
+                self.failed(fault)
+                raise
+            for portion in self.splitter.feed(part):
+                yield self.step(portion)
+
+
+class ServedBody:
+    """Serves one streamed body. `head` is its first chunk."""
+
+    def __init__(self, crossing: Crossing) -> None:
+        self._source = ServedSource(crossing)
+        self._over = False
+        self.head = self._source.send(None)
+
+    def iterate(self) -> Iterator[bytes]:
+        while not self._over:
+            try:
+                value = self._source.send(None)
+            except StopIteration:
+                self._over = True
+                return
+            except BaseException:
+                self._over = True
+                raise
+            yield _exchange.event_from(value)
+
+    async def aiterate(self) -> AsyncIterator[bytes]:
+        while not self._over:
+            try:
+                value = await self._source.asend(None)
+            except StopAsyncIteration:
+                self._over = True
+                return
+            except BaseException:
+                self._over = True
+                raise
+            yield _exchange.event_from(value)
+
+    def close(self) -> None:
+        if not self._over:
+            self._over = True
+            self._source.close()
+
+
+class Portions:
+    """Serves portions that were made from a whole answer."""
+
+    def __init__(self, portions: list[bytes]) -> None:
+        self._portions = portions
+
+    def iterate(self) -> Iterator[bytes]:
+        yield from self._portions
+
+    async def aiterate(self) -> AsyncIterator[bytes]:
+        for portion in self._portions:
+            yield portion
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def quietly(crossing: Crossing, step: Callable[[], object]) -> None:
+    """Run a step of the recorder whose fault must not reach the agent."""
+    with crossing.session.faults.contained("instrument"):
+        step()
