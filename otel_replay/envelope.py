@@ -12,6 +12,8 @@ from typing import Literal, TypeAlias
 import orjson
 
 OutcomeKind: TypeAlias = Literal["returned", "raised", "streamed", "cancelled", "lost"]
+NOT_WHOLE = "not whole: "
+"""How a run's note begins that says what was missing when an importer read it."""
 StreamEnd: TypeAlias = Literal["", "exhausted", "closed", "dropped", "raised", "cancelled"]
 
 

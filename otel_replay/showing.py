@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from otel_replay import jsonform
-from otel_replay.envelope import Envelope, Mark, Recording
+from otel_replay.envelope import NOT_WHOLE, Envelope, Mark, Recording
 from otel_replay.limits import REPORT_TEXT_CHARS_MAX
 from otel_replay.readable import exception_type, genai_attributes, untagged
 from otel_replay.semconv import GEN_AI_INPUT_TOKENS, GEN_AI_OUTPUT_TOKENS
@@ -98,7 +98,7 @@ def as_tree(recording: Recording, *, content: bool = False) -> str:
         rows.append(f"  error: {run.error}")
     rows += [f"  ! {text}" for text in incompleteness(recording)]
     rows += [f"  fault of the recorder: {step} x {count}" for step, count in run.faults.items()]
-    rows += [f"  note: {note}" for note in run.notes]
+    rows += [f"  note: {note}" for note in run.notes if not note.startswith(NOT_WHOLE)]
     return "\n".join(rows) + "\n"
 
 

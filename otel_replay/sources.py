@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +105,16 @@ def recordings(
     from otel_replay.importers import open_source
     from otel_replay.importers.genai import recordings as to_recordings
 
-    found = open_source(source, headers=headers, format=format)
+    found = open_source(source, headers=headers, format=format, parquet_rows=parquet_rows)
     spans = list(found.spans)
     return to_recordings(spans, list(getattr(found, "logs", ()) or ()), source=source), found
+
+
+def parquet_rows(path: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of somebody's Parquet file as dicts. Raises ImportFault."""
+    from otel_replay.store.parquet import foreign_rows
+
+    return foreign_rows(Path(path))
 
 
 def _imported(source: str, run: str, headers: Mapping[str, str] | None) -> Recording:

@@ -8,8 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from otel_replay.errors import ImportFault
 from otel_replay.importers import repair
-from otel_replay.span import Span
-from otel_replay.wire.logs import LogRecord
+from otel_replay.span import LogRecord, Span
 
 ProblemKind: TypeAlias = Literal["skipped", "lost", "approximate", "partial"]
 Progress: TypeAlias = Callable[[int, int], None]

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from otel_replay import limits
-from otel_replay.errors import StoreError
+from otel_replay.errors import ImportFault, StoreError
 from otel_replay.originals import now_ns, random_hex
 from otel_replay.store import schema
 from otel_replay.store.rows import Row
@@ -275,3 +275,13 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> list[Row]:
     except (OSError, pa.ArrowException) as fault:
         raise StoreError(f"{path} could not be read: {fault}") from fault
     return rows
+
+
+def foreign_rows(path: Path) -> Iterator[dict[str, object]]:
+    """Yield the rows of a Parquet file that others wrote, a batch in memory at a time. Raises ImportFault."""
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(1_024):
+                yield from batch.to_pylist()
+    except (OSError, pa.ArrowException) as fault:
+        raise ImportFault(f"it could not be read as Parquet: {fault}") from fault

@@ -18,7 +18,7 @@ import orjson
 
 from otel_replay import codec, semconv
 from otel_replay.codec import Reading, ascii_text
-from otel_replay.envelope import Envelope
+from otel_replay.envelope import NOT_WHOLE, Envelope
 from otel_replay.span import Attributes, Event, KeyValue, KeyValues, Link, Resource, Scope, Span, Value
 from otel_replay.store.values import (
     NotNatural,
@@ -174,6 +174,8 @@ def _read_ours(span: Span, row: Row, reading: Reading | None) -> None:
             row["verdict"] = run.verdict
             row["outcome"] = "lost" if not run.end_ns else "raised" if run.error else "returned"
             row["integrity"] = codec.integrity_of(span)
+            if any(note.startswith(NOT_WHOLE) for note in run.notes):
+                row["grade"] = "insufficient"
         return
     reading = codec.from_span(span) if reading is None else reading
     row["integrity"] = reading.integrity

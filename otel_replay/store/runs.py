@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from otel_replay import codec, jsonform, semconv
-from otel_replay.envelope import Envelope, Mark, Recording, Run
+from otel_replay.envelope import NOT_WHOLE, Envelope, Mark, Recording, Run
 from otel_replay.errors import NeverRecorded, StoreError, UsageError
 from otel_replay.store.rows import Row, envelope_text, from_row
 
@@ -157,10 +157,13 @@ def recording_of(rows: Iterable[Row], source: str = "", verdict: str = "") -> Re
             damaged[row["address"] or row["span_id"]] = reason
         else:
             envelopes.append(envelope)
+            if envelope.grade == "insufficient" and envelope.kind != "custom":
+                damaged[envelope.address] = envelope.outcome.lost_reason or envelope.request.reason
     if first is None:
         raise StoreError("a recording needs at least one row")
     main = runs.get("") or _unclosed(first, runs)
     main = replace(main, verdict=verdict) if verdict else main
+    problems += [note.removeprefix(NOT_WHOLE) for note in main.notes if note.startswith(NOT_WHOLE)]
     lanes = {*seqs, *runs, *main.lanes, ""}
     gaps: list[int] = []
     for lane in sorted(lanes):

@@ -75,7 +75,8 @@ WITH lanes AS (
     any_value(replay_of) AS replay_of, any_value(digest) AS digest, any_value(trace_id) AS trace_id,
     count(*) FILTER (kind IS DISTINCT FROM 'run') AS crossings,
     coalesce(max(crossings), 0) AS counted,
-    count(*) FILTER (kind IS DISTINCT FROM 'run' AND integrity <> 'intact') AS damaged,
+    count(*) FILTER ((kind IS DISTINCT FROM 'run' AND integrity <> 'intact')
+      OR (grade = 'insufficient' AND kind IS DISTINCT FROM 'custom')) AS damaged,
     count(*) FILTER (kind IS DISTINCT FROM 'run' AND outcome = 'lost' AND end_seq = 0) AS unfinished,
     sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens
   FROM stored WHERE difference IS NULL AND run_id IS NOT NULL AND start_ns >= since GROUP BY run_id, lane

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError, EncodeError
 
 from ..errors import ImportFault
-from ..span import Attributes, KeyValues, Resource, Scope, Span, Value
+from ..span import KeyValues, LogRecord, Resource, Scope, Span, Value
 from . import text
 from ._jsonvalue import (
     Bad,
@@ -58,33 +57,14 @@ SEVERITIES: Final = {
 } | {"SEVERITY_NUMBER_UNSPECIFIED": 0}
 
 
-@dataclass(frozen=True, slots=True)
-class LogRecord:
-    """One log record. Ids are lower-case hex or "", times are Unix nanoseconds, `severity` is OTLP's number (1-24)."""
-
-    time_ns: int
-    observed_ns: int = 0
-    severity: int = 0
-    severity_text: str = ""
-    event_name: str = ""
-    body: Value = None
-    attributes: Attributes = ()
-    dropped_attributes_count: int = 0
-    flags: int = 0
-    trace_id: str = ""
-    span_id: str = ""
-    resource: Resource = field(default_factory=Resource)
-    scope: Scope = field(default_factory=Scope)
-
-
 # LogRecord <-> protobuf ----------------------------------------------------------------------------------
 
 
 def _write(record: LogRecord) -> bytes:
     message = LogRecordMessage(
         time_unix_nano=record.time_ns,
-        observed_time_unix_nano=record.observed_ns,
-        severity_number=record.severity,
+        observed_time_unix_nano=record.observed_time_ns,
+        severity_number=record.severity_number,
         severity_text=text.encode(record.severity_text),
         dropped_attributes_count=record.dropped_attributes_count,
         flags=record.flags,
@@ -101,8 +81,8 @@ def _read(data: bytes, resource: Resource, scope: Scope) -> LogRecord:
     message = LogRecordMessage.FromString(data)
     return LogRecord(
         time_ns=message.time_unix_nano,
-        observed_ns=message.observed_time_unix_nano,
-        severity=message.severity_number,
+        observed_time_ns=message.observed_time_unix_nano,
+        severity_number=message.severity_number,
         severity_text=text.decode(message.severity_text),
         event_name=text.decode(message.event_name),
         body=read_value(message.body),
@@ -165,8 +145,8 @@ def request_from_logs(records: Iterable[LogRecord]) -> bytes:
 def _from_json(obj: Json, resource: Resource, scope: Scope, b64: bool) -> LogRecord:
     return LogRecord(
         time_ns=pick_unsigned(obj, "timeUnixNano", 64),
-        observed_ns=pick_unsigned(obj, "observedTimeUnixNano", 64),
-        severity=pick_enum(obj, "severityNumber", SEVERITIES),
+        observed_time_ns=pick_unsigned(obj, "observedTimeUnixNano", 64),
+        severity_number=pick_enum(obj, "severityNumber", SEVERITIES),
         severity_text=pick_text(obj, "severityText"),
         event_name=pick_text(obj, "eventName"),
         body=value_from_json(pick(obj, "body")),
@@ -232,12 +212,12 @@ def span_from_log(record: LogRecord) -> Span:
     that the record was written in. A record without a trace gets a trace id of its own, by the same digest.
     """
     digest = hashlib.sha256(request_from_logs([record])).hexdigest()
-    at_ns = record.time_ns or record.observed_ns
+    at_ns = record.time_ns or record.observed_time_ns
     kept: list[tuple[str, Value]] = [
         ("body", record.body),
         ("time_ns", str(record.time_ns)),
-        ("observed_ns", str(record.observed_ns)),
-        ("severity", record.severity),
+        ("observed_ns", str(record.observed_time_ns)),
+        ("severity", record.severity_number),
         ("severity_text", record.severity_text),
         ("trace_id", record.trace_id),
     ]
@@ -267,8 +247,8 @@ def log_from_span(span: Span) -> LogRecord | None:
         facts: dict[str, Any] = dict(kept)  # type: ignore[arg-type]  # a map's items are pairs; others raise
         return LogRecord(
             time_ns=int(facts["time_ns"]),
-            observed_ns=int(facts["observed_ns"]),
-            severity=facts["severity"],
+            observed_time_ns=int(facts["observed_ns"]),
+            severity_number=facts["severity"],
             severity_text=facts["severity_text"],
             event_name=span.name,
             body=facts["body"],

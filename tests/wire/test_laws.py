@@ -27,8 +27,8 @@ from .strategies import (
 LOGS = st.builds(
     logs.LogRecord,
     time_ns=TIMES,
-    observed_ns=TIMES,
-    severity=st.integers(0, 24),
+    observed_time_ns=TIMES,
+    severity_number=st.integers(0, 24),
     severity_text=TEXT,
     event_name=TEXT,
     body=VALUES,

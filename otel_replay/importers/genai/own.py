@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from otel_replay import codec, semconv
-from otel_replay.envelope import Envelope, Outcome, Recording, Run, lost
+from otel_replay.envelope import NOT_WHOLE, Envelope, Outcome, Recording, Run, lost
 from otel_replay.span import Span
 
 _CROSSINGS_MAX = 1_000_000
@@ -34,6 +34,8 @@ def _recording(run_id: str, spans: Sequence[Span], source: str) -> Recording:
         key = (envelope.lane, envelope.seq)
         if reading.envelope is not None:
             damaged.pop(envelope.address, None)
+            if envelope.grade == "insufficient" and envelope.kind != "custom":  # imported once, and short of content
+                damaged[envelope.address] = envelope.outcome.lost_reason or envelope.request.reason
         elif key in envelopes:
             continue
         else:
@@ -43,6 +45,7 @@ def _recording(run_id: str, spans: Sequence[Span], source: str) -> Recording:
     run = next((run for run in runs if not run.lane), None)
     problems = [] if run is not None else ["the run's own span is not here: the run was interrupted, or it was lost"]
     run = run or _run_without_span(run_id, spans)
+    problems += [note.removeprefix(NOT_WHOLE) for note in run.notes if note.startswith(NOT_WHOLE)]
     seqs = {envelope.seq for envelope in found if not envelope.lane}
     gaps = tuple(n for n in range(1, min(run.crossings, _CROSSINGS_MAX) + 1) if n not in seqs)
     if not (gaps or damaged or problems) and not run.lanes and run.digest and codec.run_digest(found) != run.digest:

@@ -99,7 +99,7 @@ def _logs(data: bytes, report: Report) -> bool:
         records = logs.read_logs_request(data).items
     except ImportFault:
         return False
-    if not any(record.time_ns or record.observed_ns for record in records):
+    if not any(record.time_ns or record.observed_time_ns for record in records):
         return False
     report.logs.extend(records)
     return True

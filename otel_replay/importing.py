@@ -1,0 +1,303 @@
+"""Foreign traces into a store: redacted on the way in, the original spans kept, and each run replayable from there.
+
+A crossing that an importer understood gets its envelope on the very span that told of it: one span, one row. So the
+original attributes stay, and `runs`, `show`, `sql` and `replay` see the run as they see one of our own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from otel_replay import codec, jsonform, limits, settings
+from otel_replay.envelope import NOT_WHOLE, Envelope, Payload, Recording, Run
+from otel_replay.importers import ImportResult, open_source
+from otel_replay.importers.genai import describe
+from otel_replay.importers.genai import recordings as to_recordings
+from otel_replay.importers.result import Progress
+from otel_replay.redaction import Known, Redactor, Scope
+from otel_replay.sources import incompleteness, parquet_rows
+from otel_replay.span import Attributes, KeyValue, KeyValues, Resource, Span, SpanSink, Value
+from otel_replay.wire.logs import span_from_log
+
+_OURS = "otel_replay."
+_WRITE_SPANS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What one source held. `spans` counts those kept, log records among them."""
+
+    source: str
+    format: str
+    spans: int
+    runs: tuple[Recording, ...]
+    account: ImportResult
+    redacted: int = 0
+
+
+def import_source(
+    source: str,
+    into: SpanSink | None,
+    *,
+    redactor: Redactor | None = None,
+    format: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> Imported:
+    """Read `source` whole, redact it and write it `into` a store (None: only look).
+
+    Raises ImportFault where nothing of it can be read, StoreError where it cannot be kept.
+    """
+    redactor = redactor or project_redactor()
+    found = open_source(source, format=format, headers=headers, progress=progress, parquet_rows=parquet_rows)
+    spans, logs = list(found.spans), list(found.logs)
+    runs = [redacted_recording(run, redactor) for run in to_recordings(spans, logs, source=source)]
+    # The bodies of log records have been joined to their spans; they are kept as rows of their own, too.
+    kept = kept_spans([*spans, *(span_from_log(log) for log in logs)], runs, redactor)
+    if into is not None:
+        for at in range(0, len(kept), _WRITE_SPANS):
+            into.write(kept[at : at + _WRITE_SPANS])
+    hits = sum(len(envelope.redactions) for run in runs for envelope in run.envelopes)
+    return Imported(source, found.format, len(kept), tuple(runs), found, hits)
+
+
+def project_redactor() -> Redactor:
+    """Return the redactor that the project's settings ask for."""
+    table = settings.load().project.get("redaction", {})
+    return Redactor.from_project(table if isinstance(table, Mapping) else {})
+
+
+# Redaction ---------------------------------------------------------------------------------------------------
+
+
+def redacted_recording(recording: Recording, redactor: Redactor) -> Recording:
+    """Return the recording with every envelope and the run redacted; its digest follows."""
+    known = Known()
+    envelopes = tuple(redactor.redact_envelope(envelope, known) for envelope in recording.envelopes)
+    run = _redacted_run(recording.run, redactor)
+    for before, after in zip(recording.envelopes, envelopes, strict=True):
+        if before is not after and not after.lane:
+            run = replace(run, digest=_moved(run.digest, before, after))
+    return replace(recording, run=run, envelopes=envelopes)
+
+
+def _redacted_run(run: Run, redactor: Redactor) -> Run:
+    scope = Scope()
+    answer = redactor.redact(run.answer, scope)[0].value if run.answer is not None else None
+    pins, hits = redactor.redact(Payload("json", orjson.dumps(run.pins, default=str).decode()), scope)
+    tree = pins.value.tree()
+    return replace(
+        run,
+        name=redactor.redact_text(run.name, scope)[0],
+        error=redactor.redact_text(run.error, scope)[0],
+        notes=tuple(redactor.redact_text(note, scope)[0] for note in run.notes),
+        answer=answer,
+        pins=tree if hits and isinstance(tree, dict) else run.pins,
+    )
+
+
+def _moved(digest: str, before: Envelope, after: Envelope) -> str:
+    """Return a run's digest after one of its crossings was redacted; a digest that did not fit still does not."""
+    version, colon, number = digest.partition(":")
+    if version != "1" or not colon:
+        return digest
+    return codec.digest_text(int(number, 16) - codec.envelope_digest(before) + codec.envelope_digest(after))
+
+
+def redacted_span(span: Span, redactor: Redactor) -> Span:
+    """Return the span with its name, status, attributes and events redacted; the same object where nothing is found."""
+    scope = Scope()
+    attributes = _redacted_attributes(span.attributes, redactor, scope)
+    events = tuple(
+        event if (made := _redacted_attributes(event.attributes, redactor, scope)) is event.attributes
+        else replace(event, attributes=made)
+        for event in span.events
+    )  # fmt: skip
+    held = _redacted_attributes(span.resource.attributes, redactor, scope)
+    name, status = redactor.redact_text(span.name, scope)[0], redactor.redact_text(span.status_message, scope)[0]
+    if (name, status, attributes, held, events) == (
+        span.name, span.status_message, span.attributes, span.resource.attributes, span.events
+    ):  # fmt: skip
+        return span
+    resource: Resource = replace(span.resource, attributes=held)
+    return replace(span, name=name, status_message=status, attributes=attributes, events=events, resource=resource)
+
+
+def _redacted_attributes(attributes: Attributes, redactor: Redactor, scope: Scope) -> Attributes:
+    made: list[KeyValue] = []
+    changed = False
+    for key, value in attributes:
+        new = _redacted_value(key, value, redactor, scope)
+        changed = changed or new is not value
+        made.append((key, new))
+    return tuple(made) if changed else attributes
+
+
+def _redacted_value(key: str, value: Value, redactor: Redactor, scope: Scope) -> Value:
+    if isinstance(value, KeyValues):
+        pairs = [(name, _redacted_value(name, inner, redactor, scope)) for name, inner in value]
+        return KeyValues(pairs) if any(a[1] is not b[1] for a, b in zip(pairs, value, strict=True)) else value
+    if isinstance(value, tuple):
+        parts = tuple(_redacted_value(key, inner, redactor, scope) for inner in value)
+        return parts if any(a is not b for a, b in zip(parts, value, strict=True)) else value
+    if not isinstance(value, str) or not value:
+        return value
+    try:
+        text = orjson.dumps({key: value}).decode()
+    except (orjson.JSONEncodeError, TypeError):  # lone surrogates
+        return redactor.redact_text(value, scope)[0]
+    clean, hits = redactor.redact(Payload("json", text), scope)
+    tree = clean.value.tree()
+    return next(iter(tree.values())) if hits and isinstance(tree, dict) and tree else value
+
+
+# Spans that carry their envelopes ----------------------------------------------------------------------------
+
+
+def kept_spans(spans: Iterable[Span], runs: Sequence[Recording], redactor: Redactor) -> list[Span]:
+    """Return the spans as the store keeps them: redacted, and with the envelope where one tells of a crossing."""
+    ours = {run.run.run_id: run.run for run in runs}
+    exact = {(e.run_id, e.lane, e.seq): e for run in runs if not _foreign(run) for e in run.envelopes}
+    envelopes = {
+        (envelope.trace_id, envelope.span_id): envelope for run in runs for envelope in run.envelopes if _foreign(run)
+    }
+    tops = {
+        (run.run.trace_id, run.run.span_id): run
+        for run in runs
+        if _foreign(run) and (run.run.trace_id, run.run.span_id) not in envelopes
+    }
+    made: list[Span] = []
+    closed: set[str] = set()
+    for span in spans:
+        clean = redacted_span(span, redactor)
+        place = (span.trace_id, span.span_id)
+        if codec.is_ours(span):
+            made.append(_own(span, clean, ours, exact))
+        elif place in envelopes:
+            made.append(_carrying(clean, envelopes[place]))
+        elif place in tops:
+            run = _account(tops[place])
+            made.append(replace(clean, attributes=(*clean.attributes, *codec.run_to_attributes(run))))
+            closed.add(run.run_id)
+        else:
+            made.append(clean)
+    for recording in runs:
+        if _foreign(recording) and recording.run.run_id not in closed:
+            digest = hashlib.sha256(f"run of {recording.run.run_id}".encode()).hexdigest()[:16]
+            made.append(codec.run_to_span(replace(_account(recording), span_id=digest, parent_span_id="")))
+    return made
+
+
+def _foreign(recording: Recording) -> bool:
+    return any("import" in envelope.pins for envelope in recording.envelopes)
+
+
+def _account(recording: Recording) -> Run:
+    """Return the run with what is known to be missing from it among its notes, so that it stays known."""
+    run = recording.run
+    notes = (*run.notes, *(f"{NOT_WHOLE}{problem}" for problem in recording.problems))
+    return replace(run, notes=notes)
+
+
+def _carrying(span: Span, envelope: Envelope) -> Span:
+    carried = codec.ascii_text(jsonform.envelope_to_json(envelope).decode())
+    own = [
+        *codec.index_attributes(envelope),
+        *codec.envelope_attributes(carried, "json", limits.ENVELOPE_PART_BYTES_MAX),
+    ]
+    theirs = tuple((key, value) for key, value in span.attributes if not key.startswith(_OURS))
+    return replace(span, attributes=(*theirs, *own))
+
+
+def _own(span: Span, clean: Span, runs: Mapping[str, Run], exact: Mapping[tuple[str, str, int], Envelope]) -> Span:
+    """Return a span of ours as it was, unless redaction changed what it carries."""
+    if codec.is_run(span):
+        before = codec.run_from_span(span)
+        run = runs.get(before.run_id) if before is not None and not before.lane else None
+        if run is None or run == before:
+            return span
+        theirs = tuple((key, value) for key, value in clean.attributes if not key.startswith(_OURS))
+        return replace(clean, attributes=(*theirs, *codec.run_to_attributes(run)))
+    envelope = codec.from_span(span).envelope
+    if envelope is None:
+        return clean  # damaged on the way: nothing of it is served, and nothing in it may stay
+    kept = exact.get((envelope.run_id, envelope.lane, envelope.seq), envelope)
+    return span if kept.redactions == envelope.redactions else _carrying(clean, kept)
+
+
+# For people --------------------------------------------------------------------------------------------------
+
+
+def grades(recording: Recording) -> Counter[str]:
+    """Return how many crossings have which grade; agents and chains are only places, and count as such."""
+    return Counter(
+        "place" if line.kind == "custom" and not line.servable else line.grade for line in describe(recording)
+    )
+
+
+def losses(recordings: Iterable[Recording]) -> list[str]:
+    """Return what was lost on the way, each with the setting that would have kept it."""
+    found: Counter[tuple[str, str]] = Counter()
+    for recording in recordings:
+        for line in describe(recording):
+            if line.missing and line.kind != "custom":
+                found[" and ".join(line.missing), line.setting] += 1
+    return [
+        f"{what} of {count} crossing(s) not captured" + (f"; kept by: {setting}" if setting else "")
+        for (what, setting), count in found.most_common()
+    ]
+
+
+def account_lines(recording: Recording, *, crossings_max: int = 40) -> list[str]:
+    """Return a run's account: what it is, each crossing's grade, and what is missing."""
+    run = recording.run
+    counted = ", ".join(f"{count} {grade}" for grade, count in grades(recording).most_common())
+    state = "whole" if recording.complete else "NOT WHOLE"
+    title = f"{run.name or 'unnamed'} ({run.run_id[:8]})"
+    rows = [f"{title}: {len(recording.envelopes)} crossings ({counted or 'none'}), {state}"]
+    summaries = describe(recording)
+    for line in summaries[:crossings_max]:
+        rows.append(f"  {line}" + (f" [{line.setting}]" if line.setting and line.setting not in str(line) else ""))
+    if len(summaries) > crossings_max:
+        rows.append(f"  and {len(summaries) - crossings_max} more")
+    rows += [f"  ! {text}" for text in incompleteness(recording) if text.partition(": ")[0] not in recording.damaged]
+    return rows
+
+
+def as_dict(imported: Imported) -> dict[str, Any]:
+    """Return the account of an import as JSON-able data."""
+    return {
+        "source": imported.source,
+        "format": imported.format,
+        "spans": imported.spans,
+        "redactions": imported.redacted,
+        "problems": [str(problem) for problem in imported.account.problems],
+        "notes": list(imported.account.notes),
+        "lost": losses(imported.runs),
+        "runs": [
+            {
+                "run_id": run.run.run_id,
+                "name": run.run.name,
+                "complete": run.complete,
+                "missing": incompleteness(run),
+                "crossings": [
+                    {
+                        "address": line.address,
+                        "kind": line.kind,
+                        "grade": line.grade,
+                        "reason": line.reason,
+                        "missing": list(line.missing),
+                        "setting": line.setting,
+                    }
+                    for line in describe(run)
+                ],
+            }
+            for run in imported.runs
+        ],
+    }
