@@ -47,7 +47,11 @@ def _lane(told: Mapping[str, Any]) -> None:
 def _record(settings: _settings.Settings) -> None:
     from otel_replay.api import record
 
-    run = record(settings.run_name or Path(sys.argv[0] if sys.argv else "").stem, store=settings.store)
+    run = record(
+        settings.run_name or Path(sys.argv[0] if sys.argv else "").stem,
+        store=settings.store,
+        pins=_program_pins(settings),
+    )
     run.__enter__()
     failed: list[BaseException] = []
     hook = sys.excepthook
@@ -63,6 +67,21 @@ def _record(settings: _settings.Settings) -> None:
         run.__exit__(type(error) if error else None, error, None)
 
     atexit.register(finish)
+
+
+def _program_pins(settings: _settings.Settings) -> dict[str, object]:
+    """Return the program as the command line was given it, so that a recorded run can become a test that runs it."""
+    told = os.environ.pop("OTEL_REPLAY_PROGRAM", "")  # a child that records a run of its own is another program
+    if not told:
+        return {}
+    from otel_replay.redaction import Redactor
+
+    table = settings.project.get("redaction", {})
+    redactor = Redactor.from_project(table if isinstance(table, Mapping) else {})
+    words = orjson.loads(told)
+    here, project = Path.cwd(), Path(settings.project_dir or ".").absolute()
+    folder = here.relative_to(project).as_posix() if here.is_relative_to(project) else ""
+    return {"program": [redactor.redact_text(str(word))[0] for word in words], "program.folder": folder}
 
 
 def _replay(settings: _settings.Settings) -> None:

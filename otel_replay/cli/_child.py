@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,6 +24,8 @@ def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """
     if not command:
         raise UsageError("no program given: write it after --, for example: -- python agent.py")
+    if command[0].startswith("-"):
+        raise UsageError(f"{command[0]} stands where the program should: options stand before --, the program after it")
     env = {**os.environ, **environment}
     env["PYTHONPATH"] = os.pathsep.join([str(BOOTSTRAP), *filter(None, [env.get("PYTHONPATH", "")])])
     argv = list(command)
@@ -41,6 +44,25 @@ def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
 store_option = click.option(
     "--store", metavar="FOLDER", default=None, help="The store (default: OTEL_REPLAY_STORE, pyproject, .otel-replay)."
 )
+
+
+def record_environment(name: str, folder: str, program: Sequence[str]) -> dict[str, str]:
+    """Return what a program is told so that it records itself as the run `name` in the store `folder`."""
+    import orjson
+
+    told = [word.encode("utf-8", "backslashreplace").decode() for word in program]
+    return {
+        "OTEL_REPLAY_MODE": "record",
+        "OTEL_REPLAY_NAME": name,
+        "OTEL_REPLAY_STORE": folder,
+        "OTEL_REPLAY_PROGRAM": orjson.dumps(told).decode(),
+    }
+
+
+def recorded_since(store: Any, name: str, begun_ns: int) -> list[Any]:
+    """Return the runs called `name` that this program recorded, the first one begun first."""
+    found = [run for run in store.runs(name=name) if run.start_ns >= begun_ns and run.mode == "record"]
+    return sorted(found, key=lambda run: run.start_ns)
 
 
 def store_folder(given: str | None) -> str:

@@ -6,11 +6,12 @@ import sys
 
 import click
 
-from otel_replay.cli._child import run_program, store_folder, store_option
-from otel_replay.errors import NeverRecorded
+from otel_replay.cli._child import record_environment, recorded_since, run_program, store_folder, store_option
+
+EXIT_NOT_RECORDED = 4
 
 
-@click.command()
+@click.command(epilog="Example: otel-replay record trade-notional -- python agent.py --symbol ACME")
 @click.argument("name")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @store_option
@@ -20,34 +21,40 @@ from otel_replay.errors import NeverRecorded
 def command(name: str, program: tuple[str, ...], store: str | None, strict: bool, fsync: bool, quiet: bool) -> None:
     """Run PROGRAM and record its crossings as the run NAME.
 
-    Options stand before --, the program after it. The exit code is the program's own.
+    Options stand before --, the program after it. The exit code is the program's own; 4 where it came to a good end
+    and nothing was recorded.
     """
+    from otel_replay.originals import now_ns
     from otel_replay.store import open_store
 
     folder = store_folder(store)
-    environment = {"OTEL_REPLAY_MODE": "record", "OTEL_REPLAY_NAME": name, "OTEL_REPLAY_STORE": folder}
+    environment = record_environment(name, folder, program)
     if strict:
         environment["OTEL_REPLAY_STRICT"] = "1"
     if fsync:
         environment["OTEL_REPLAY_FSYNC"] = "1"
+    begun_ns = now_ns()
     code = run_program(program, environment)
-    try:
-        with open_store(folder, create=True) as opened:
-            run = opened.find_run(name)
+    with open_store(folder, create=True) as opened:
+        runs = recorded_since(opened, name, begun_ns)
+        for run in runs:
             if run.verdict == "unknown":
                 opened.set_verdict(run.run_id, "failed" if code else "passed")
-            if not quiet:
-                state = "" if run.state == "complete" else f", {run.state}"
-                click.echo(
-                    f"otel-replay: recorded {name!r} as {run.run_id[:8]}: {run.crossings} crossings{state}. "
-                    f"Next: otel-replay show {name}",
-                    err=True,
-                )
-    except NeverRecorded:
+        problems = opened.problems
+    for run in () if quiet else runs:
+        state = "" if run.state == "complete" else f", {run.state}"
+        crossings = "1 crossing" if run.crossings == 1 else f"{run.crossings} crossings"
+        click.echo(
+            f"otel-replay: recorded {name!r} as {run.run_id[:8]}: {crossings}{state}. Next: otel-replay show {name}",
+            err=True,
+        )
+    if not runs:
         click.echo(
             f"otel-replay: {name!r} was not recorded: the program never started Python with us in it "
             "(an isolated interpreter, -I or -S?)",
             err=True,
         )
-        code = code or 4
+        code = code or EXIT_NOT_RECORDED
+    for problem in problems:
+        click.echo(f"otel-replay: {problem}", err=True)
     sys.exit(code)
