@@ -281,6 +281,9 @@ def _recorder(
 
 
 def _redactor(settings: _settings.Settings) -> Redactor:
+    allowed = settings.project.get("allow_packages", ())
+    if isinstance(allowed, (list, tuple)):
+        payload.allow_packages([str(name) for name in allowed])  # whose classes a recording may name
     table = settings.project.get("redaction", {})
     return Redactor.from_project(table if isinstance(table, Mapping) else {})
 

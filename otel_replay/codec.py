@@ -13,8 +13,8 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import orjson
@@ -29,6 +29,7 @@ from otel_replay.span import KeyValue, Scope, Span, Value
 Encoding: TypeAlias = Literal["json", "hex", "zstd"]
 Integrity: TypeAlias = Literal["intact", "truncated", "scrubbed", "missing"]
 
+_CARRIER = re.compile(re.escape(semconv.ENVELOPE) + r"(\.\d+)?")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _SCOPE = Scope(semconv.SCOPE_NAME, str(semconv.SCHEMA_VERSION))
 
@@ -99,6 +100,78 @@ def envelope_attributes(
 
 def _pieces(text: str, size: int) -> tuple[str, ...]:
     return tuple(text[at : at + size] for at in range(0, len(text), size))
+
+
+def part_spans(attributes: list[KeyValue]) -> list[list[KeyValue]]:
+    """Move an exact form that is too large for one span out of `attributes`; return the attributes of its part spans.
+
+    Empty where it fits. `assemble` puts the parts back.
+    """
+    carried = [pair for pair in attributes if _CARRIER.fullmatch(pair[0])]
+    if len(carried) <= limits.ENVELOPE_ATTRIBUTES_MAX:
+        return []
+    facts = dict(attributes)
+    kept: list[KeyValue] = [(key, facts[key]) for key in (semconv.SCHEMA, semconv.RUN_ID, semconv.RUN_LANE) if key in facts]
+    kept += [(semconv.KIND, semconv.KIND_PART), (semconv.ENVELOPE_SHA256, facts[semconv.ENVELOPE_SHA256])]
+    groups = [
+        carried[at : at + limits.ENVELOPE_ATTRIBUTES_MAX]
+        for at in range(0, len(carried), limits.ENVELOPE_ATTRIBUTES_MAX)
+    ]
+    attributes[:] = [pair for pair in attributes if not _CARRIER.fullmatch(pair[0])]
+    attributes.append((semconv.ENVELOPE_PARTS, len(groups)))
+    return [
+        [
+            *kept,
+            (semconv.ENVELOPE_PART, number),
+            *(
+                (f"{semconv.ENVELOPE}.{at}" if at else semconv.ENVELOPE, value)
+                for at, (_key, value) in enumerate(group)
+            ),
+        ]
+        for number, group in enumerate(groups)
+    ]
+
+
+def is_part(span: Span) -> bool:
+    """True where `span` carries a part of another span's envelope."""
+    return span.get(semconv.KIND) == semconv.KIND_PART
+
+
+def assemble(spans: Sequence[Span]) -> list[Span]:
+    """Return `spans` with envelopes that travelled in part spans put back on their crossing, the part spans gone.
+
+    Where a part is not there, the crossing stays as it is: its envelope is missing, and reads as such.
+    """
+    parts: dict[tuple[Value, str | None], dict[int, str]] = {}
+    for span in spans:
+        number = span.get(semconv.ENVELOPE_PART)
+        if is_part(span) and isinstance(number, int):
+            key = (span.get(semconv.RUN_ID), _parts(span.get(semconv.ENVELOPE_SHA256)))
+            parts.setdefault(key, {})[number] = _carried(span) or ""
+    if not parts:
+        return list(spans)
+    whole: list[Span] = []
+    for span in spans:
+        if is_part(span):
+            continue
+        count = span.get(semconv.ENVELOPE_PARTS)
+        found = parts.get((span.get(semconv.RUN_ID), _parts(span.get(semconv.ENVELOPE_SHA256))), {})
+        if isinstance(count, int) and 0 < count == len(found):
+            text = "".join(found[number] for number in sorted(found))
+            more: KeyValue = (semconv.ENVELOPE, _pieces(text, limits.ENVELOPE_PART_BYTES_MAX))
+            kept = tuple(pair for pair in span.attributes if pair[0] != semconv.ENVELOPE_PARTS)
+            span = replace(span, attributes=(*kept, more))
+        whole.append(span)
+    return whole
+
+
+def _carried(span: Span) -> str | None:
+    """Return the text that a span's own attributes carry, or None."""
+    text = _parts(span.get(semconv.ENVELOPE))
+    number = 1
+    while text is not None and (more := _parts(span.get(f"{semconv.ENVELOPE}.{number}"))) is not None:
+        text, number = text + more, number + 1
+    return text
 
 
 def part_size(value_length_limit: int | None) -> int:
@@ -239,14 +312,17 @@ def _parts(value: Value) -> str | None:
 
 def _whole_text(span: Span) -> tuple[str, Integrity, str]:
     """Return (text, integrity, reason) of the exact form on `span`."""
-    text = _parts(span.get(semconv.ENVELOPE))
-    number = 1
-    while text is not None and (more := _parts(span.get(f"{semconv.ENVELOPE}.{number}"))) is not None:
-        text, number = text + more, number + 1
+    text = _carried(span)
     length, digest = span.get(semconv.ENVELOPE_BYTES), _parts(span.get(semconv.ENVELOPE_SHA256))
     if text is None:
         if span.dropped_attributes_count:
             return "", "missing", f"{span.dropped_attributes_count} attributes were dropped, the envelope among them"
+        if span.get(semconv.ENVELOPE_PARTS) is not None:
+            return (
+                "",
+                "missing",
+                f"not all of the {span.get(semconv.ENVELOPE_PARTS)!r} spans with its envelope are here",
+            )
         if length is not None:
             return "", "missing", f"the envelope of {length!r} bytes was too large for the way it travelled"
         return "", "missing", "the span carries no envelope (content was not captured, or it was removed on the way)"
@@ -296,7 +372,12 @@ def carries(text: str, attributes_json: str) -> bool:
 
 
 def integrity_of(span: Span) -> Integrity:
-    """Return how whole the exact form on `span` is, without reading it."""
+    """Return how whole the exact form on `span` is, without reading it.
+
+    One that travels in part spans counts as intact here; `assemble` and `from_span` know better.
+    """
+    if span.get(semconv.ENVELOPE_PARTS) is not None or is_part(span):
+        return "intact"
     return _whole_text(span)[1]
 
 

@@ -8,6 +8,9 @@ ENVELOPE_PART_BYTES_MAX = 1_900
 ENVELOPE_ATTRIBUTE_BYTES_MAX = 60_000
 """Most bytes of an envelope in one attribute: Jaeger on Badger refuses an attribute of over 65,000 bytes, and the
 whole batch is lost with it."""
+ENVELOPE_ATTRIBUTES_MAX = 16
+"""Most attributes that carry an envelope on one span: an SDK keeps 128, and evicts the oldest. What is more travels in
+spans of its own beneath the crossing's, each of at most 16 x 60,000 bytes."""
 ENVELOPE_INLINE_BYTES_MAX = 4_096
 """Largest envelope put on a span where our batch-splitting exporter cannot stand before a foreign exporter."""
 BLOB_THRESHOLD_BYTES = 256 * 1024

@@ -27,8 +27,11 @@ ENVELOPE: Final = "otel_replay.envelope"
 ENVELOPE_ENCODING: Final = "otel_replay.envelope.encoding"
 ENVELOPE_BYTES: Final = "otel_replay.envelope.bytes"
 ENVELOPE_SHA256: Final = "otel_replay.envelope.sha256"
+ENVELOPE_PARTS: Final = "otel_replay.envelope.parts"
+ENVELOPE_PART: Final = "otel_replay.envelope.part"
 
 KIND_RUN: Final = "run"
+KIND_PART: Final = "part"
 KINDS: Final = ("model", "tool", "router", "http", "mcp", "clock", "random", "custom")
 MODES: Final = ("record", "stub", "live", "override", "new")
 OUTCOMES: Final = ("returned", "raised", "streamed", "cancelled", "lost")

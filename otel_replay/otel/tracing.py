@@ -199,6 +199,11 @@ class Tracing:
             content=self._content,
             envelope_bytes_max=self._envelope_bytes_max,
         )
+        for part in codec.part_spans(attributes):
+            under = trace.set_span_in_context(span)
+            carrier = self._tracer.start_span("otel_replay.part", context=under, start_time=envelope.start_ns)
+            carrier.set_attributes(_clean(part))
+            carrier.end(end_time=envelope.end_ns)
         span.set_attributes(_clean(attributes))
         span.end(end_time=envelope.end_ns)
 

@@ -10,8 +10,9 @@ from typing import Any
 from otel_replay import codec, jsonform, semconv
 from otel_replay.envelope import NOT_WHOLE, Envelope, Mark, Recording, Run
 from otel_replay.errors import NeverRecorded, StoreError, UsageError
-from otel_replay.store.rows import Row, envelope_text, from_row
+from otel_replay.store.rows import Row, envelope_text, from_row, to_row
 
+_WITHOUT_TEXTS: Row = dict.fromkeys(("request", "response", "envelope", "content", "request_at", "response_at"))
 ID_PREFIX_CHARS_MIN = 4
 _NAMES_SHOWN = 8
 
@@ -140,10 +141,10 @@ def recording_of(rows: Iterable[Row], source: str = "", verdict: str = "") -> Re
     problems: list[str] = []
     seqs: dict[str, list[int]] = {}
     first: Row | None = None
-    for row in rows:
+    for row in _assembled(list(rows)):
         first = first or row
         if row["kind"] == semconv.KIND_RUN:
-            run = _run_of(row)
+            run = run_of(row)
             if run is not None:
                 runs[run.lane] = run
             continue
@@ -183,7 +184,23 @@ def recording_of(rows: Iterable[Row], source: str = "", verdict: str = "") -> Re
     return Recording(main, tuple(envelopes), tuple(unfinished), tuple(gaps), damaged, tuple(problems), source)
 
 
-def _run_of(row: Row) -> Run | None:
+def _assembled(rows: list[Row]) -> list[Row]:
+    """Return the rows with envelopes that came in part spans put back on their crossings."""
+    if not any(row["kind"] == semconv.KIND_PART for row in rows):
+        return rows
+    shared = [row for row in rows if row["kind"] == semconv.KIND_PART or row.get("envelope") is None]
+    spans = {(s.trace_id, s.span_id): s for s in codec.assemble([from_row(row) for row in shared])}
+    found = []
+    for row in rows:
+        if row["kind"] == semconv.KIND_PART:
+            continue
+        span = spans.get((row["trace_id"], row["span_id"]))
+        found.append({**row, **_WITHOUT_TEXTS, **to_row(span)} if span is not None else row)
+    return found
+
+
+def run_of(row: Row) -> Run | None:
+    """Return the record of a run or lane that its own row holds, or None where the row is damaged."""
     try:
         return codec.run_from_span(from_row(row))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

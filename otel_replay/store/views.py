@@ -50,7 +50,7 @@ SELECT trace_id, span_id, parent_span_id, name,
   strand, seq, end_seq, key, side_effects, integrity, grade, operation, provider, model, response_model, tool,
   input_tokens, output_tokens, error_type, source, trace_state, flags, dropped_attributes, resource, links, events,
   attributes, content, request, response
-FROM stored WHERE difference IS NULL
+FROM stored WHERE difference IS NULL AND kind IS DISTINCT FROM 'part'
 """
 
 CROSSINGS: Final = """
@@ -59,7 +59,7 @@ SELECT run_id, run_name, lane, address, boundary, kind, mode, outcome, strand, s
   ns_time(start_ns) AS start_time, ns_ms(start_ns, end_ns) AS duration_ms,
   request, response AS result, error_type, model, input_tokens, output_tokens, key, integrity, grade, side_effects,
   tool, operation, trace_id, span_id, parent_span_id, start_ns, end_ns, attributes
-FROM stored WHERE difference IS NULL AND run_id IS NOT NULL AND kind IS DISTINCT FROM 'run'
+FROM stored WHERE difference IS NULL AND run_id IS NOT NULL AND coalesce(kind, '') NOT IN ('run', 'part')
 """
 
 # runs_since(ns): the runs that began at that time or later, cheaper than all of them. Of a run that began before and
@@ -73,11 +73,11 @@ WITH lanes AS (
     any_value(outcome) FILTER (kind = 'run') AS outcome, any_value(verdict) AS verdict,
     coalesce(any_value(mode) FILTER (kind = 'run'), any_value(mode)) AS mode,
     any_value(replay_of) AS replay_of, any_value(digest) AS digest, any_value(trace_id) AS trace_id,
-    count(*) FILTER (kind IS DISTINCT FROM 'run') AS crossings,
+    count(*) FILTER (coalesce(kind, '') NOT IN ('run', 'part')) AS crossings,
     coalesce(max(crossings), 0) AS counted,
-    count(*) FILTER ((kind IS DISTINCT FROM 'run' AND integrity <> 'intact')
+    count(*) FILTER ((coalesce(kind, '') NOT IN ('run', 'part') AND integrity <> 'intact')
       OR (grade = 'insufficient' AND kind IS DISTINCT FROM 'custom')) AS damaged,
-    count(*) FILTER (kind IS DISTINCT FROM 'run' AND outcome = 'lost' AND end_seq = 0) AS unfinished,
+    count(*) FILTER (coalesce(kind, '') NOT IN ('run', 'part') AND outcome = 'lost' AND end_seq = 0) AS unfinished,
     sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens
   FROM stored WHERE difference IS NULL AND run_id IS NOT NULL AND start_ns >= since GROUP BY run_id, lane
 ), summed AS (
@@ -126,7 +126,7 @@ SELECT run_id, run_name, address, seq, coalesce(operation, 'chat') AS operation,
       to_json(answers(response))::VARCHAR) END AS output_messages,
   request, response, service, trace_id, span_id, start_ns, end_ns, attributes
 FROM stored
-WHERE difference IS NULL AND coalesce(kind, '') <> 'run' AND (kind = 'model' OR (kind IS NULL AND
+WHERE difference IS NULL AND coalesce(kind, '') NOT IN ('run', 'part') AND (kind = 'model' OR (kind IS NULL AND
   (operation IN ('chat', 'text_completion', 'generate_content', 'embeddings')
    OR (operation IS NULL AND tool IS NULL AND model IS NOT NULL))))
 """
@@ -139,7 +139,7 @@ SELECT run_id, run_name, address, seq, coalesce(tool, boundary, name) AS tool,
   ns_time(start_ns) AS start_time, ns_ms(start_ns, end_ns) AS duration_ms, outcome, error_type, side_effects,
   request, response, service, trace_id, span_id, start_ns, end_ns, attributes
 FROM stored
-WHERE difference IS NULL AND coalesce(kind, '') <> 'run'
+WHERE difference IS NULL AND coalesce(kind, '') NOT IN ('run', 'part')
   AND (kind = 'tool' OR (kind IS NULL AND (operation = 'execute_tool' OR tool IS NOT NULL)))
 """
 

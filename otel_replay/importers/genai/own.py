@@ -17,7 +17,7 @@ is_ours = codec.is_ours
 def recordings_of(spans: Sequence[Span], source: str) -> list[Recording]:
     """Return one recording a run. A crossing whose envelope is not whole stands as lost, with the reason."""
     by_run: dict[str, list[Span]] = {}
-    for span in spans:
+    for span in codec.assemble(spans):
         by_run.setdefault(str(span.get(semconv.RUN_ID)), []).append(span)
     return [_recording(run_id, group, source) for run_id, group in by_run.items()]
 
