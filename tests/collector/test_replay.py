@@ -75,7 +75,7 @@ def test_what_jaeger_exports_replays_and_the_replay_stands_beside_it(tmp_path: P
             with provider("grpc", f"127.0.0.1:{port}") as made, made.get_tracer("test").start_as_current_span("again"):
                 with replay(source, tracer_provider=made) as session:
                     session.answer(agent())
-                beside = session._recorder.run.trace_id  # noqa: SLF001  # to look it up in Jaeger
+                beside = session._recorder.run.trace_id  # to look it up in Jaeger
             assert session.recording.envelopes == embedded.envelopes
             assert session.report.count("served") == len(SIZES)
             spans = trace(address, beside, len(SIZES) + 2)
