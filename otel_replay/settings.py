@@ -97,3 +97,25 @@ def run_wanted(environ: Mapping[str, str] | None = None) -> bool:
     """True where the environment asks for a run to begin by itself: a mode, or a lane of another process's run."""
     env = os.environ if environ is None else environ
     return bool(env.get("OTEL_REPLAY_LANE")) or env.get("OTEL_REPLAY_MODE", "live").strip().lower() in MODES[1:]
+
+
+_TELEMETRY_NAMES = (
+    "OTEL_SDK_DISABLED",
+    "OTEL_TRACES_EXPORTER",
+    "OTEL_TRACES_SAMPLER",
+    "OTEL_EXPORTER_OTLP_PROTOCOL",
+    "OTEL_BSP_MAX_QUEUE_SIZE",
+    "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
+    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+    "OTEL_ATTRIBUTE_COUNT_LIMIT",
+    "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
+    "OTEL_SPAN_EVENT_COUNT_LIMIT",
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
+)
+
+
+def telemetry(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return OpenTelemetry's variables that decide what of a span arrives, as far as they are set."""
+    env = os.environ if environ is None else environ
+    return {name: env[name].strip() for name in _TELEMETRY_NAMES if env.get(name, "").strip()}

@@ -55,15 +55,22 @@ def run_info(values: Sequence[Any]) -> RunInfo:
     return RunInfo(**found)
 
 
+def is_recorded(run: RunInfo) -> bool:
+    """True for a run that was recorded or imported, False for a replay that was kept."""
+    return run.mode == "record" and not run.replay_of
+
+
 def choose(asked: str, named: Sequence[RunInfo], count: int, by_id: Sequence[RunInfo], names: Iterable[str]) -> RunInfo:
     """Return the run that `asked` means: a name first, then an id or the beginning of one.
 
-    `count` runs bear the name; `named` and `by_id` are the candidates, newest first. Raises NeverRecorded, or
-    UsageError where the beginning of an id fits several runs.
+    `count` runs bear the name; `named` and `by_id` are the candidates, newest first. A replay that was kept bears the
+    name of its recording, and is never meant by it while a recording is there. Raises NeverRecorded, or UsageError
+    where the beginning of an id fits several runs.
     """
     if named:
-        whole = [run for run in named if run.complete]
-        chosen = (whole or list(named))[0]
+        recorded = [run for run in named if is_recorded(run)] or list(named)
+        whole = [run for run in recorded if run.complete]
+        chosen = (whole or recorded)[0]
         if count == 1:
             return chosen
         kind = "newest complete one" if whole else "newest; none is complete"

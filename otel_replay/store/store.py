@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
-from otel_replay.envelope import Recording
+from otel_replay.envelope import Recording, Run
 from otel_replay.errors import NeverRecorded, StoreError
 from otel_replay.originals import now_ns
 from otel_replay.span import Span
@@ -275,6 +275,11 @@ class Store:
         table = self.arrow(text, parameters)
         return [runs.run_info(values) for values in zip(*(column.to_pylist() for column in table.columns), strict=True)]
 
+    def run_records(self, *, limit: int) -> list[Run]:
+        """Return the own records of the newest runs and lanes (faults, notes, pins), newest first."""
+        rows = self._rows("kind = 'run'", [], f"start_ns DESC LIMIT {int(limit)}")
+        return [run for run in map(runs.run_of, rows) if run is not None]
+
     def find_run(self, asked: str) -> RunInfo:
         """Return the run of that name, or whose id is or begins with `asked`.
 
@@ -300,7 +305,7 @@ class Store:
         listed = ids.column("run_id").to_pylist()
         for newest in (listed[:_NEWEST], listed):
             found = self._runs(f"run_id IN ({', '.join('?' * len(newest))})", newest) if newest else []
-            if any(run.complete for run in found):
+            if any(run.complete and runs.is_recorded(run) for run in found):
                 break
         return found, len(listed)
 
