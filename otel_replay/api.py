@@ -56,6 +56,11 @@ class RecordedRun:
         self._open = False
 
     @property
+    def session(self) -> Session:
+        """The session that the run's crossings belong to."""
+        return self._session
+
+    @property
     def id(self) -> str:
         """The run's id: 32 hex characters. Any beginning of it that is unique names the run."""
         return self._run.run_id

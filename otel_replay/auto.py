@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -16,7 +16,12 @@ from otel_replay import settings as _settings
 from otel_replay.errors import OtelReplayError, UsageError
 from otel_replay.replay.plan import ReplayPlan
 
+if TYPE_CHECKING:
+    from otel_replay.root_runs import RootRuns
+    from otel_replay.session import Session
+
 _started: list[object] = []
+_root_runs: list[RootRuns] = []
 
 
 def start() -> None:
@@ -32,6 +37,25 @@ def start() -> None:
         _record(settings)
     else:
         _replay(settings)
+
+
+def session_here() -> Session | None:
+    """Return the session that a crossing without one belongs to, or None where it is the process's own by now.
+
+    In mode `record` without a name, that is the run of the current trace where the program has a provider.
+    """
+    settings = _settings.load()
+    if not _started and settings.mode == "record" and not (settings.run_name or settings.lane):
+        if not _root_runs:
+            from otel_replay.root_runs import RootRuns
+
+            _root_runs.append(RootRuns(settings.store))
+            atexit.register(_root_runs[0].shutdown)
+        found = _root_runs[0].session_here()
+        if found is not None:
+            return found
+    start()
+    return None
 
 
 def _lane(told: Mapping[str, Any]) -> None:
@@ -102,9 +126,11 @@ def _replay(settings: _settings.Settings) -> None:
         )
         session.__enter__()
     except OtelReplayError as fault:
-        _write(report_path, {"exit_code": exit_code_of(fault), "text": f"{type(fault).__name__}: {fault}\n"})
-        sys.stderr.write(f"otel-replay: {fault}\n")
-        sys.stderr.flush()
+        said = f"otel-replay: {fault}\n"
+        _write(report_path, {"exit_code": exit_code_of(fault), "text": said})
+        if not report_path:  # else the command line says it
+            sys.stderr.write(said)
+            sys.stderr.flush()
         os._exit(exit_code_of(fault))
     failed: list[BaseException] = []
     hook = sys.excepthook

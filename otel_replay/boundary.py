@@ -21,7 +21,7 @@ from otel_replay.streams import LiveAsyncSource, LiveSource, ServedSource, adriv
 
 if run_wanted():
     # By name, since the wiring stands above: it begins the run at the first crossing that has none.
-    on_unscoped.append(lambda: import_module("otel_replay.auto").start())
+    on_unscoped.append(lambda: import_module("otel_replay.auto").session_here())
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -79,8 +79,9 @@ class Scope:
 _scope: ContextVar[Scope | None] = ContextVar("otel_replay_scope", default=None)
 _active: list[Session] = []
 _continues: weakref.WeakKeyDictionary[asyncio.Task[object], Strand] = weakref.WeakKeyDictionary()
-on_unscoped: list[Callable[[], None]] = []
-"""Called when a boundary is crossed while no session is active: how a mode set from outside begins its run."""
+on_unscoped: list[Callable[[], Session | None]] = []
+"""Asked for the session of a crossing that has none: how a mode set from outside begins its runs. What it begins it
+may make active in the current context; it may also name a session that is under way elsewhere."""
 
 
 def _task() -> asyncio.Task[object] | None:
@@ -195,9 +196,9 @@ def _rebound(scope: Scope) -> Scope:
 
 def _unscoped() -> Scope | None:
     """Return the scope of code that has none: the one active session's, where it is the only one."""
-    if not _active:
-        for begin in on_unscoped:
-            begin()
+    found = _begun_from_outside()
+    if found is not None:
+        return found
     if len(_active) != 1:
         return None
     session = _active[0]
@@ -209,6 +210,19 @@ def _unscoped() -> Scope | None:
     scope = Scope(session, None, strand, current_line())
     _scope.set(scope)
     return scope
+
+
+def _begun_from_outside() -> Scope | None:
+    for begin in on_unscoped:
+        session = begin()
+        scope = _scope.get()
+        if scope is not None and not scope.session.closed:
+            return scope
+        if session is not None and not session.closed:
+            scope = Scope(session, None, session.new_strand(session.root, None), current_line())
+            _scope.set(scope)
+            return scope
+    return None
 
 
 def current_scope() -> Scope | None:
@@ -231,6 +245,12 @@ def _late(scope: Scope) -> Scope | None:
             f"a crossing came after the replay of {session.name!r} had ended: something it started still runs; "
             "join its threads and tasks before the `with replay(...)` ends"
         )
+    if on_unscoped:
+        _scope.set(None)  # the run before it in this context has ended: this may be the first crossing of the next
+        found = _begun_from_outside()
+        if found is not None:
+            return found
+        _scope.set(scope)
     return _rebound(scope)
 
 
