@@ -22,6 +22,7 @@ from otel_replay.importers.genai.conventions import after, best_reading
 from otel_replay.importers.genai.describe import CrossingSummary, describe
 from otel_replay.importers.genai.resolve import resolve
 from otel_replay.span import LogRecord, Span
+from otel_replay.wire.logs import log_from_span
 
 __all__ = ["CrossingSummary", "describe", "recordings"]
 
@@ -29,18 +30,25 @@ __all__ = ["CrossingSummary", "describe", "recordings"]
 def recordings(spans: Sequence[Span], logs: Sequence[LogRecord] = (), *, source: str = "") -> list[Recording]:
     """Return one recording a run (our own spans) or a trace (foreign ones), in start order.
 
-    Log records are joined to spans by trace and span id. Spans that tell of no call are only places in the tree; a
-    trace without any call or agent gives no recording. Never raises for what a span holds.
+    Log records are joined to spans by trace and span id, also those that a store keeps as spans. Spans that tell of no
+    call are only places in the tree; a trace without any call or agent gives no recording. Never raises for what a
+    span holds.
     """
-    ours = [span for span in spans if own.is_ours(span)]
+    ours: list[Span] = []
     by_trace: dict[str, list[Span]] = {}
+    kept_logs: list[LogRecord] = []
     for span in spans:
-        if not own.is_ours(span):
+        log = log_from_span(span)
+        if log is not None:
+            kept_logs.append(log)
+        elif own.is_ours(span):
+            ours.append(span)
+        else:
             by_trace.setdefault(span.trace_id, []).append(span)
     found = own.recordings_of(ours, source)
     mixed = {recording.run.trace_id for recording in found}
     by_span: dict[tuple[str, str], list[LogRecord]] = {}
-    for log in logs:
+    for log in (*logs, *kept_logs):
         by_span.setdefault((log.trace_id, log.span_id), []).append(log)
     for trace_id, group in by_trace.items():
         if trace_id in mixed:

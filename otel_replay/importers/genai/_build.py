@@ -174,7 +174,11 @@ def _lost_input(call: Call) -> str:
 
 
 def _pins(call: Call) -> dict[str, object]:
-    """Return the readable pins, and under `import` what the import knows: convention, what is missing, the switch."""
+    """Return the readable pins, and under `import` what the import knows.
+
+    `convention`, `scope`; `missing` and the `setting` that lost it; `damage`; the ids of all `spans` of the call; and
+    `rebuilt`, where the request was put together from messages: a field that it lacks is unknown, not absent.
+    """
     scope = call.span.scope
     found: dict[str, object] = {}
     if call.role == "model":
@@ -192,6 +196,8 @@ def _pins(call: Call) -> dict[str, object]:
             origin["setting"] = call.setting
     if call.damage:
         origin["damage"] = list(dict.fromkeys(call.damage))
+    if call.role == "model" and call.request is None and call.messages:
+        origin["rebuilt"] = True  # a field that the request lacks may have been sent all the same
     if len(call.spans) > 1:
         origin["spans"] = [span.span_id for span in call.spans]
     found["import"] = origin

@@ -182,7 +182,7 @@ def params_of(source: Source) -> dict[str, Any]:
     effort = source.text("gen_ai.request.reasoning.level", "gen_ai.request.reasoning_effort")
     if effort:
         found["reasoning_effort"] = effort
-    tier = source.text("openai.request.service_tier", "gen_ai.openai.request.service_tier")
+    tier = source.text("openai.request.service_tier")
     if tier:
         found["service_tier"] = tier
     if found.get("n") == 1:
@@ -199,7 +199,9 @@ def model_call(source: Source, convention: str) -> Call:
         for name, keys in {
             "system_fingerprint": ("openai.response.system_fingerprint", "gen_ai.openai.response.system_fingerprint",
                                    "gen_ai.openai.system_fingerprint", "gen_ai.openai.response.system_fingerprint"),
-            "service_tier": ("openai.response.service_tier", "gen_ai.openai.response.service_tier"),
+            # openai-v2 2.1b0 writes the response's tier under the request's name
+            "service_tier": ("gen_ai.openai.request.service_tier", "gen_ai.openai.response.service_tier",
+                             "openai.response.service_tier"),
         }.items()
         for key in keys
         if key in source.attributes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from _reading import read
-
 from otel_replay.envelope import Envelope, Recording
 from otel_replay.importers.genai import recordings
+
+from ._reading import read
 
 OWN = Path(__file__).parent / "data"
 SHARED = Path(__file__).parents[4] / "shared"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from _reading import any_value
-
 from otel_replay.envelope import Recording
 from otel_replay.importers.genai import recordings
 from otel_replay.span import Event, Scope, Span
+
+from ._reading import any_value
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 _ids = itertools.count(1)

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from _samples import CASES, answer, at, recording, request
 
 from otel_replay.errors import Unservable
 from otel_replay.importers.genai import describe
 from otel_replay.importers.genai._messages import UNSIGNED
 from otel_replay.importers.genai.rebuild import response_body
+
+from ._samples import CASES, answer, at, recording, request
 
 IN = pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)
 

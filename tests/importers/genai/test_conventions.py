@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 
 import openai
-from _samples import answer, at, request
-from _spans import of, span
 
 from otel_replay.importers.genai import describe
 from otel_replay.importers.genai._messages import UNSIGNED
 from otel_replay.importers.genai.rebuild import CHUNKS_UNKNOWN, response_body
 from otel_replay.payload import decode
+
+from ._samples import answer, at, request
+from ._spans import of, span
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a":2,"b":2}'}}
 

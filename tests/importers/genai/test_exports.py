@@ -10,12 +10,13 @@ from typing import Any
 
 import openai
 import pytest
-from _samples import OWN, SHARED, answer, at, request
 
 from otel_replay.envelope import Recording
 from otel_replay.importers import open_source
 from otel_replay.importers.genai import describe, recordings
 from otel_replay.payload import decode
+
+from ._samples import OWN, SHARED, answer, at, request
 
 CHAT = "openai.chat.completions"
 LANGFUSE = SHARED / "samples" / "langfuse"

@@ -12,8 +12,6 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from _reading import read
-from _samples import OWN, answer, at, request
 from anthropic.types import Message
 from openai.types import CreateEmbeddingResponse
 from openai.types.chat import ChatCompletion
@@ -24,6 +22,9 @@ from otel_replay.importers.genai import describe, recordings
 from otel_replay.importers.genai._messages import UNSIGNED
 from otel_replay.importers.genai.rebuild import CHUNKS_UNKNOWN, response_body
 from otel_replay.payload import decode
+
+from ._reading import read
+from ._samples import OWN, answer, at, request
 
 CHAT, RESPONSES, ANTHROPIC = "openai.chat.completions", "openai.responses", "anthropic.messages"
 SUM = "The sum is 4."

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from _spans import of, span
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_replay.importers.genai import describe, recordings
 from otel_replay.importers.genai._fields import indexed, parse, ranges
 from otel_replay.span import LogRecord
+
+from ._spans import of, span
 
 MODEL = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "m",
          "gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]',

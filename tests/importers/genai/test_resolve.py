@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from _samples import answer, at, request
-from _spans import of, span
-
 from otel_replay.span import Span
+
+from ._samples import answer, at, request
+from ._spans import of, span
 
 ASKED = '{"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}'
 TOLD = '{"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hello"}}]}'

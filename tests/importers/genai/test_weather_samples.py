@@ -11,11 +11,14 @@ from pathlib import Path
 
 import openai
 import pytest
-from _samples import FOLDERS, answer, at, recording, request
 
-from otel_replay.importers.genai import describe
+from otel_replay.importers.genai import describe, recordings
 from otel_replay.importers.genai.rebuild import CHUNKS_UNKNOWN, response_body
 from otel_replay.payload import decode
+from otel_replay.wire.logs import span_from_log
+
+from ._reading import read
+from ._samples import FOLDERS, answer, at, recording, request
 
 SYSTEM = {"role": "system", "content": "You are a weather assistant."}
 QUESTION = {"role": "user", "content": "What's the weather in Paris?"}
@@ -214,3 +217,11 @@ def test_event_only_content_is_lost_without_its_log_file(folder_of_each: Path) -
     assert lines[FAILING].missing == ("input",), "what it raised is known"
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT" in lines[FIRST].setting
     assert not found.complete
+
+
+def test_log_records_that_a_store_kept_as_spans_are_joined_too() -> None:
+    spans, logs = read(*(FOLDERS[0] / f"genai_openai_event_only{end}" for end in (".jsonl", ".logs.jsonl")))
+    (direct,) = recordings(spans, logs)
+    (kept,) = recordings([*spans, *map(span_from_log, logs)])
+    assert kept == direct
+    assert at(kept, FIRST).grade == "semantic"
