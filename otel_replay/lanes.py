@@ -22,6 +22,7 @@ from otel_replay.session import Scope, Session
 
 VARIABLE = "OTEL_REPLAY_LANE"
 _forking = threading.local()
+_starting = threading.local()
 _numbers: dict[tuple[int, str], Iterator[int]] = {}
 _popen = subprocess.Popen.__init__
 _lock = threading.RLock()
@@ -89,14 +90,22 @@ def told_to_children() -> Iterator[None]:
     with _lock:
         before = os.environ.get(VARIABLE)
         os.environ[VARIABLE] = scope.session.describe(lane)
+        _starting.lane = lane
         try:
             yield
             scope.session.told.append(lane)
         finally:
+            _starting.lane = None
             if before is None:
                 os.environ.pop(VARIABLE, None)
             else:
                 os.environ[VARIABLE] = before
+
+
+def lane_that_begins() -> str | None:
+    """Return the lane that the process is to be which this thread is starting now; None where it starts none."""
+    lane: str | None = getattr(_starting, "lane", None)
+    return lane
 
 
 def _telling_popen(self: Any, args: Any, *rest: Any, **kwargs: Any) -> None:

@@ -15,6 +15,7 @@ from otel_replay.otel.recorder import Recorder
 from otel_replay.readable import untagged
 from otel_replay.replay import divergence
 from otel_replay.replay.driver import Call, ReplayDriver
+from otel_replay.replay.guard import Guard, interception
 from otel_replay.replay.plan import Resolved, nearest
 from otel_replay.replay.report import Line, Report, brief
 from otel_replay.session import Session
@@ -47,6 +48,7 @@ class ReplaySession:
         self._report: Report | None = None
         self._lane = session.lane
         self._account = LaneAccount(session)
+        self._guard = Guard(session, driver)
         self._answer: tuple[object] | None = None
 
     # What happened ---------------------------------------------------------------------------------------
@@ -121,6 +123,7 @@ class ReplaySession:
         self._driver.on_fault = self._account.failed
         self._recorder.start(self._link())
         self._session.activate()
+        self._guard.start()
         return self
 
     def __exit__(
@@ -158,6 +161,7 @@ class ReplaySession:
 
     def _close(self, error: BaseException | None) -> ReplayError | UnknownBoundary | None:
         """End the session; return what went apart, if anything did."""
+        self._guard.stop()
         self._session.deactivate()
         carry.uninstall()
         lanes.uninstall()
@@ -240,6 +244,7 @@ class ReplaySession:
             cause=getattr(error, "cause", "") or (type(error).__name__ if error is not None else ""),
             next_steps=tuple(getattr(details, "next_steps", ())),
             notes=tuple(notes),
+            interception=interception(),
         )
 
     def _verdict(self, error: BaseException | None) -> str:
