@@ -19,8 +19,15 @@ T = TypeVar("T")
 KNOWN: dict[str, tuple[str, str]] = {
     "openai": ("openai", "openai"),
     "anthropic": ("anthropic", "anthropic"),
+    "httpx": ("httpx", "httpx"),
+    "httpx2": ("httpx2", "httpx2"),
+    "urllib3": ("urllib3", "urllib3"),
+    "aiohttp": ("aiohttp", "aiohttp"),
+    "http_client": ("http.client", ""),
 }
-"""Instrument -> (the library's import name, its distribution's name)."""
+"""Instrument -> (the library's import name, its distribution's name; "" for the standard library)."""
+ALIASES = {"requests": "urllib3", "urllib": "http_client", "http.client": "http_client"}
+"""Libraries that stand on another one."""
 
 _on: dict[str, Patches] = {}
 _lock = threading.RLock()
@@ -33,7 +40,7 @@ def instrument(*names: str) -> tuple[str, ...]:
     Raises UsageError for an unknown name, and for one named explicitly that is not installed.
     """
     with _lock:
-        for name in _wanted(names):
+        for name in _wanted(tuple(ALIASES.get(name, name) for name in names)):
             if name not in _on:
                 _on[name] = _module(name).install()
         return tuple(sorted(_on))
@@ -43,7 +50,7 @@ def uninstrument(*names: str) -> tuple[str, ...]:
     """Undo `instrument` for these libraries ("all" or no name: for all). Returns those still instrumented."""
     with _lock:
         for name in list(_on) if not names or "all" in names else names:
-            patches = _on.pop(name, None)
+            patches = _on.pop(ALIASES.get(name, name), None)
             if patches is not None:
                 patches.undo()
         return tuple(sorted(_on))
@@ -69,7 +76,7 @@ def wrap(client: T) -> T:
     for base in type(client).__mro__:
         top = base.__module__.partition(".")[0]
         for name, (library, _distribution) in KNOWN.items():
-            if top == library:
+            if top in (library, *(alias for alias, real in ALIASES.items() if real == name)):
                 instrument(name)
                 return client
     kind = f"{type(client).__module__}.{type(client).__qualname__}"

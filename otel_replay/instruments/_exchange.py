@@ -109,14 +109,14 @@ def packed(content: bytes, packing: object) -> bytes:
     return zlib.compress(content) if packing == "deflate" else content
 
 
-def answer_to(status: int, headers: Headers, content: bytes, **more: object) -> dict[str, Any]:
+def answer_to(status: int, headers: Headers, content: bytes, **more: Any) -> dict[str, Any]:
     """Return the value of a whole answer; `more` are further plain facts, kept where they are true."""
     form, body = body_to(content)
     head = {"status": status, "headers": [[name, value] for name, value in headers]}
     return {**head, **{key: item for key, item in more.items() if item}, "form": form, "body": body}
 
 
-def head_to(status: int, headers: Headers, **more: object) -> dict[str, Any]:
+def head_to(status: int, headers: Headers, **more: Any) -> dict[str, Any]:
     """Return the value that stands first in a recorded stream: its status and headers."""
     found = {"status": status, "headers": [[name, value] for name, value in headers]}
     return {**found, **{key: item for key, item in more.items() if item}}

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from otel_replay.instruments import _exchange
-from otel_replay.instruments._stream import Portions, ServedBody, Tap
+from otel_replay.instruments._stream import Portions, ServedBody, Tap, WholeTap
 
 LIBRARIES = ("httpx2", "httpx")
 
@@ -61,11 +61,6 @@ def headers_of(response: Any) -> list[tuple[str, str]]:
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw]
 
 
-def is_events(headers: _exchange.Headers) -> bool:
-    """True where a body is an event stream."""
-    return any(name.lower() == "content-type" and "text/event-stream" in value.lower() for name, value in headers)
-
-
 def identity(response: Any) -> None:
     """Make `response` take its body as unpacked already."""
     module = sys.modules[f"{library_of(response)}._decoders"]
@@ -89,11 +84,11 @@ def _joined(found: Any) -> bytes:
     return found if isinstance(found, bytes) else b"".join(found)
 
 
-def tap(response: Any, recorder: Tap, *, is_async: bool) -> None:
-    """Let `recorder` see the body of a response that has not been read yet."""
+def tap(response: Any, recorder: Tap | WholeTap, *, is_async: bool) -> None:
+    """Let `recorder` see the body of a response not read yet: events unpacked, other bodies as they come."""
     inner = response.stream
     sync_class, async_class = _classes(library_of(response))
-    is_packed = bool(_exchange.packing_of(headers_of(response)))
+    is_packed = isinstance(recorder, Tap) and bool(_exchange.packing_of(headers_of(response)))
     decoder = response._get_content_decoder() if is_packed else None
     if is_async:
         source = inner.__aiter__()

@@ -19,7 +19,7 @@ import orjson
 
 from otel_replay import originals
 from otel_replay.crossing import Crossing, Spec, is_cancellation
-from otel_replay.instruments import _exchange, _httpx_parts
+from otel_replay.instruments import _exchange, _http, _httpx_parts
 from otel_replay.instruments._cross import attempt_noted, cross, inner_crossing, spec_of
 from otel_replay.instruments._patch import Patches
 from otel_replay.instruments._stream import Portions, ServedBody, Tap
@@ -222,7 +222,7 @@ class Calls:
                 _answered(crossing, value["body"])
                 return
             head = _exchange.head_to(response.status_code, headers, retries=retries, http_version=version)
-            recorder = Tap(crossing, head, events=_httpx_parts.is_events(headers), on_event=_event_seen)
+            recorder = Tap(crossing, head, events=_http.is_events(headers), on_event=_event_seen)
             _httpx_parts.tap(response, recorder, is_async=is_async)
 
     def _process(self, original: Any) -> Any:
@@ -341,7 +341,7 @@ def _from_wire(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _streams(answer: Mapping[str, Any]) -> bool:
     """True where the answer is an event stream already, or an error told in place of one."""
-    return _httpx_parts.is_events([(a, b) for a, b in answer["headers"]]) or not isinstance(answer["body"], Mapping)
+    return _http.is_events([(a, b) for a, b in answer["headers"]]) or not isinstance(answer["body"], Mapping)
 
 
 def _prepared(client: Any, cast_to: Any, options: Any) -> tuple[Any, Any]:

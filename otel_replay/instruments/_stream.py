@@ -12,6 +12,7 @@ from typing import Any
 
 from otel_replay.crossing import Crossing
 from otel_replay.instruments import _exchange
+from otel_replay.limits import PAYLOAD_BYTES_MAX
 from otel_replay.streams import ServedSource
 
 _BOUNDARY = re.compile(rb"\r\n\r\n|\n\n|\r\r")
@@ -171,7 +172,85 @@ class Portions:
         """Nothing is held."""
 
 
-def quietly(crossing: Crossing, step: Callable[[], object]) -> None:
-    """Run a step of the recorder whose fault must not reach the agent."""
-    with crossing.session.faults.contained("instrument"):
-        step()
+class WholeTap:
+    """Records a body that is no event stream: kept whole when it has been read to its end, else as far as it was.
+
+    `finish` is called with the raw bytes and returns the value of the whole answer.
+    """
+
+    def __init__(self, crossing: Crossing, head: dict[str, Any], finish: Callable[[bytes], Any]) -> None:
+        self.crossing = crossing
+        self._head = head
+        self._finish = finish
+        self._parts: list[bytes] = []
+        self._size = 0
+        crossing.facts["stream"] = True
+
+    def step(self, portion: bytes) -> bytes:
+        self._size += len(portion)
+        if self._size <= PAYLOAD_BYTES_MAX:
+            self._parts.append(portion)
+        return portion
+
+    def exhausted(self) -> None:
+        if self.crossing.ended:
+            return
+        content, self._parts = b"".join(self._parts), []
+        if self._size > PAYLOAD_BYTES_MAX:
+            self.crossing.abandon(f"the body is larger than {PAYLOAD_BYTES_MAX // 1024 // 1024} MB")
+            return
+        value: object = None
+        with self.crossing.session.faults.contained("instrument"):
+            value = self._finish(content)
+        if value is None:
+            self.crossing.abandon("the recorder failed to keep the answer")
+        else:
+            self.crossing.returned(value)
+
+    def failed(self, fault: BaseException) -> None:
+        self._so_far()
+        self.crossing.stream_end("raised", fault)
+
+    def closed(self) -> None:
+        if self._expected() == self._size:
+            self.exhausted()
+            return
+        self._so_far()
+        self.crossing.stream_end("closed")
+
+    def _expected(self) -> int:
+        lengths = [value for name, value in self._head["headers"] if name.lower() == "content-length"]
+        return int(lengths[0]) if lengths and lengths[0].isdigit() else -1
+
+    def _so_far(self) -> None:
+        if not self.crossing.ended:
+            with self.crossing.session.faults.contained("stream"):
+                self.crossing.chunk(self._head)
+                for part in self._parts:
+                    self.crossing.chunk(_exchange.event_to(part))
+
+    def iterate(self, inner: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield what `inner` gives."""
+        while True:
+            try:
+                part = next(inner)
+            except StopIteration:
+                self.exhausted()
+                return
+            except BaseException as fault:
+                self.failed(fault)
+                raise
+            yield self.step(part)
+
+    async def aiterate(self, inner: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield what `inner` gives."""
+        while True:
+            try:
+                part = await anext(inner)
+            except StopAsyncIteration:
+                self.exhausted()
+                return
+            except BaseException as fault:
+                self.failed(fault)
+                raise
+            yield self.step(part)

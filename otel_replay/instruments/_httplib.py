@@ -1,0 +1,245 @@
+"""Answers of the standard library's `http.client`, on which urllib, urllib3 and requests stand: seen, and made again.
+
+Recording puts a file between the response and its connection that sees the body as it is read; the framing of chunked
+bodies is taken off. In replay the response is a real `http.client.HTTPResponse` that reads the recorded wire bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import io
+from collections.abc import Iterator
+from typing import Any
+
+from otel_replay.crossing import Crossing
+from otel_replay.errors import Unservable
+from otel_replay.instruments import _exchange, _http
+from otel_replay.instruments._stream import ServedBody, Tap, WholeTap
+
+
+class Unframer:
+    """Takes the framing of a body off, portion by portion. `complete` once its end has been seen."""
+
+    def __init__(self, headers: _exchange.Headers, *, chunked: bool) -> None:
+        self.complete = False
+        self._chunked = chunked
+        self._pending = b""
+        self._left = 0
+        self._trailer = False
+        lengths = [value for name, value in headers if name.lower() == "content-length"]
+        self._length = int(lengths[0]) if lengths and lengths[0].isdigit() and not chunked else None
+        self._seen = 0
+
+    def feed(self, data: bytes) -> bytes:
+        if not self._chunked:
+            self._seen += len(data)
+            self.complete = self._length is not None and self._seen >= self._length
+            return data
+        self._pending += data
+        found = []
+        while self._pending:
+            if self._left:
+                part, self._pending = self._pending[: self._left], self._pending[self._left :]
+                self._left -= len(part)
+                found.append(part)
+                continue
+            line, mark, rest = self._pending.partition(b"\r\n")
+            if not mark:
+                break
+            self._pending = rest
+            if self._trailer:
+                continue
+            if line:  # an empty one ends the chunk before
+                self._left = int(line.partition(b";")[0], 16)
+                self._trailer = self.complete = self._left == 0
+        return b"".join(found)
+
+
+class SeenFile:
+    """The file that a response reads from, with everything read shown to a recorder."""
+
+    def __init__(self, inner: Any, recorder: Tap | WholeTap, unframer: Unframer) -> None:
+        self._inner = inner
+        self._recorder = recorder
+        self._unframer = unframer
+
+    def _seen(self, data: bytes, *, asked: bool = True) -> None:
+        recorder = self._recorder
+        crossing = recorder.crossing
+        if crossing.ended:
+            return
+        with crossing.session.faults.contained("instrument"):
+            plain = self._unframer.feed(data)
+            if isinstance(recorder, Tap):
+                for portion in recorder.splitter.feed(plain):
+                    recorder.step(portion)
+            elif plain:
+                recorder.step(plain)
+            if self._unframer.complete or (asked and not data):
+                self._rest()
+                recorder.exhausted()
+
+    def _rest(self) -> None:
+        """Keep what was read of an event that was not read to its end."""
+        if isinstance(self._recorder, Tap):
+            for portion in self._recorder.splitter.rest():
+                self._recorder.step(portion)
+
+    def _failed(self, fault: BaseException) -> None:
+        with self._recorder.crossing.session.faults.contained("instrument"):
+            self._rest()
+            self._recorder.failed(fault)
+
+    def _read(self, name: str, *args: Any) -> Any:
+        try:
+            data = getattr(self._inner, name)(*args)
+        except BaseException as fault:
+            self._failed(fault)
+            raise
+        self._seen(data, asked=not args or args[0] != 0)
+        return data
+
+    def read(self, *args: Any) -> Any:
+        return self._read("read", *args)
+
+    def read1(self, *args: Any) -> Any:
+        return self._read("read1", *args)
+
+    def readline(self, *args: Any) -> Any:
+        return self._read("readline", *args)
+
+    def readinto(self, buffer: Any) -> Any:
+        try:
+            count = self._inner.readinto(buffer)
+        except BaseException as fault:
+            self._failed(fault)
+            raise
+        self._seen(bytes(memoryview(buffer)[:count]), asked=len(buffer) > 0)
+        return count
+
+    def close(self) -> None:
+        try:
+            self._inner.close()
+        finally:
+            with self._recorder.crossing.session.faults.contained("instrument"):
+                self._rest()
+                self._recorder.closed()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def see(crossing: Crossing, response: Any, *, exact: bool) -> None:
+    """Record the answer that `response` (an `http.client.HTTPResponse`) holds, now or as its body is read.
+
+    `exact`: its reader gets packed bodies as they are.
+    """
+    with crossing.session.faults.contained("instrument"):
+        headers = list(response.headers.items())
+        more = facts_of(response)
+        if response.fp is None:
+            crossing.returned(_http.answer(response.status, headers, b"", **more))
+            return
+        recorder = _http.recorder_of(crossing, response.status, headers, exact=exact, **more)
+        response.fp = SeenFile(response.fp, recorder, Unframer(headers, chunked=bool(response.chunked)))
+        return
+    crossing.abandon("the recorder failed to keep the answer")
+
+
+def facts_of(response: Any) -> dict[str, Any]:
+    """Return what a status line tells beyond the status, where it is not the usual."""
+    usual = http.client.responses.get(response.status, "")
+    return {
+        "reason": response.reason if response.reason != usual else "",
+        "http_version": "HTTP/1.0" if response.version == 10 else "",
+    }
+
+
+# Served ------------------------------------------------------------------------------------------------------
+
+
+class _Wire(io.RawIOBase):
+    """A connection to read from: portions made on demand."""
+
+    def __init__(self, portions: Iterator[bytes], close: Any) -> None:
+        self._portions = portions
+        self._rest = b""
+        self._release = close
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            try:
+                self._rest = next(self._portions)
+            except StopIteration:
+                return 0
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            self._release()
+        super().close()
+
+
+class _Socket:
+    def __init__(self, wire: _Wire) -> None:
+        self._wire = wire
+
+    def makefile(self, *_: object, **__: object) -> io.BufferedReader:
+        return io.BufferedReader(self._wire)
+
+
+def served_response(crossing: Crossing, method: str) -> Any:
+    """Return the recorded answer as an `http.client.HTTPResponse`, or raise what was raised."""
+    served = crossing.served
+    assert served is not None
+    if served.outcome.kind == "streamed":
+        body = ServedBody(crossing)
+        return _response(body.head, body.iterate(), body.close, method, None)
+    served.wait()
+    value = served.give()
+    if not _exchange.is_answer(value):
+        raise Unservable(f"{crossing.address}: the record holds no HTTP answer where one was expected")
+    content = _http.raw_body(value)
+    return _response(value, iter([content] if content else []), lambda: None, method, len(content))
+
+
+def _response(head: Any, portions: Iterator[bytes], close: Any, method: str, length: int | None) -> Any:
+    status, headers = _exchange.head_from(head)
+    chunked = any(name.lower() == "transfer-encoding" and "chunked" in value.lower() for name, value in headers)
+    version = head.get("http_version") or "HTTP/1.1"
+    reason = head.get("reason") or http.client.responses.get(status, "")
+    lines = [f"{version} {status} {reason}", *(f"{name}: {value}" for name, value in headers), "", ""]
+
+    def wire() -> Iterator[bytes]:
+        yield "\r\n".join(lines).encode("latin-1")
+        for portion in portions:
+            yield b"%x\r\n%b\r\n" % (len(portion), portion) if chunked else portion
+        if chunked:
+            yield b"0\r\n\r\n"
+
+    socket: Any = _Socket(_Wire(wire(), close))
+    response = http.client.HTTPResponse(socket, method=method)
+    response.begin()
+    if length is not None and response.length is not None and response.fp is not None:
+        response.length = length  # a body that was packed again may have another length than its header says
+    return response
+
+
+def body_bytes(body: Any) -> bytes | None:
+    """Return a request's body where it is at hand without reading it up: None for files and iterables."""
+    if body is None:
+        return b""
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return bytes(body)
+    if isinstance(body, str):
+        with contextlib.suppress(UnicodeEncodeError):
+            return body.encode("latin-1")
+        return body.encode()
+    return None

@@ -1,0 +1,208 @@
+"""aiohttp's client: one crossing a call of `ClientSession._request`, redirects and reconnections inside.
+
+Bodies are kept as the session hands them out: unpacked, where it unpacks. Websockets cannot be kept: they are `lost`
+in a record, and refused in a replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from otel_replay.crossing import Crossing, Spec
+from otel_replay.errors import Unservable
+from otel_replay.instruments import _exchange, _http
+from otel_replay.instruments._patch import Patches
+from otel_replay.instruments._stream import Portions, ServedBody, Tap, WholeTap
+from otel_replay.payload import register
+
+
+def install() -> Patches:
+    """Replace the library's methods. Returns what undoes it."""
+    patches = Patches()
+    module = import_module("aiohttp.client")
+    _register()
+    patches.replace(module.ClientSession, "_request", lambda original: _request(original, patches))
+    return patches
+
+
+def _register() -> None:
+    """Let addresses and headers be kept: aiohttp's exceptions hold them."""
+    yarl, multidict = import_module("yarl"), import_module("multidict")
+    register(yarl.URL, to_state=str, from_state=yarl.URL)
+    for cls in (multidict.CIMultiDict, multidict.MultiDict):
+        register(cls, to_state=_pairs, from_state=cls)
+    proxy = multidict.CIMultiDictProxy
+    register(proxy, to_state=_pairs, from_state=lambda pairs: proxy(multidict.CIMultiDict(pairs)))
+
+
+def _pairs(headers: Any) -> list[list[str]]:
+    return [[name, value] for name, value in headers.items()]
+
+
+def _described(session: Any, method: str, url: Any, given: Mapping[str, Any]) -> tuple[Spec, dict[str, Any]]:
+    full = session._build_url(url)
+    if given.get("params"):
+        full = full.update_query(given["params"])
+    headers = session._prepare_headers(given.get("headers"))
+    pairs = [(str(name), str(value)) for name, value in headers.items()]
+    body: bytes | None = b""
+    fields: object = None
+    if given.get("json") is not None:
+        spelt = session._json_serialize(given["json"])
+        body = spelt if isinstance(spelt, bytes) else spelt.encode()
+    elif given.get("data") is not None:
+        data = given["data"]
+        if isinstance(data, (bytes, bytearray)):
+            body = bytes(data)
+        elif isinstance(data, str):
+            body = data.encode()
+        else:
+            body, fields = None, data if isinstance(data, (dict, list, tuple)) else None
+    spec, request = _http.described(method, str(full), pairs, body)
+    if fields is not None:
+        request["form"], request["fields"] = "fields", fields
+    return spec, request
+
+
+def _request(original: Any, patches: Patches) -> Any:
+    async def request(self: Any, method: str, str_or_url: Any, **kwargs: Any) -> Any:
+        if not patches.on:
+            return await original(self, method, str_or_url, **kwargs)
+        crossing = _http.enter(lambda: _described(self, method, str_or_url, kwargs), "aiohttp")
+        if crossing is None:
+            return await original(self, method, str_or_url, **kwargs)
+        checks = kwargs.pop("raise_for_status", None)
+        checks = self._raise_for_status if checks is None else checks
+        if crossing.served is not None:
+            response = await _served(self, crossing, method, str_or_url, kwargs)
+        else:
+            token = crossing.open()
+            try:
+                response = await original(self, method, str_or_url, raise_for_status=False, **kwargs)
+            except BaseException as fault:
+                crossing.raised(fault)
+                raise
+            finally:
+                crossing.close(token)
+            _see(crossing, self, response, kwargs)
+        if callable(checks):
+            await checks(response)
+        elif checks:
+            response.raise_for_status()
+        return response
+
+    return request
+
+
+@functools.cache
+def _reader_class() -> Any:
+    streams = import_module("aiohttp.streams")
+    protocol = import_module("aiohttp.base_protocol").BaseProtocol
+
+    class Reader(streams.StreamReader):  # type: ignore[name-defined,misc]
+        """A body that is recorded or served while it is read: asked for the next portion when it has none left."""
+
+        def __init__(self, portions: AsyncIterator[bytes], close: Any) -> None:
+            loop = asyncio.get_running_loop()
+            super().__init__(protocol(loop), 2**16, loop=loop)
+            self._portions_left, self._leave = portions, close
+
+        async def _wait(self, func_name: str) -> None:
+            try:
+                portion = await anext(self._portions_left)
+            except StopAsyncIteration:
+                self.feed_eof()
+                return
+            self.feed_data(portion)
+
+        def set_exception(self, *args: Any, **kwargs: Any) -> None:
+            super().set_exception(*args, **kwargs)
+            self._leave()
+
+    return Reader
+
+
+async def _inner(content: Any) -> AsyncIterator[bytes]:
+    while True:
+        part = await content.readany()
+        if not part:
+            return
+        yield part
+
+
+def _see(crossing: Crossing, session: Any, response: Any, given: Mapping[str, Any]) -> None:
+    if response.status == 101:
+        crossing.abandon("a websocket cannot be kept")
+        return
+    with crossing.session.faults.contained("instrument"):
+        headers = [(str(name), value) for name, value in response.headers.items()]
+        given_url = str(response.real_url)
+        more: dict[str, object] = {"reason": response.reason, "url": given_url if response.history else ""}
+        unpacks = given.get("auto_decompress")
+        unpacks = session._auto_decompress if unpacks is None else unpacks
+        head = _exchange.head_to(response.status, headers, **more)
+
+        def whole(content: bytes) -> dict[str, Any]:
+            form, body = _exchange.body_to(content)
+            packing = _exchange.packing_of(headers) if unpacks else ""
+            return {**head, **({"encoded": packing} if packing else {}), "form": form, "body": body}
+
+        recorder: Tap | WholeTap
+        recorder = Tap(crossing, head, events=True) if _http.is_events(headers) else WholeTap(crossing, head, whole)
+        if response.content.at_eof():
+            recorder.exhausted()
+            return
+        inner = response.content
+        reader = _reader_class()(recorder.aiterate(_inner(inner)), recorder.closed)
+        response.content = reader
+        return
+    crossing.abandon("the recorder failed to keep the answer")
+
+
+async def _served(session: Any, crossing: Crossing, method: str, url: Any, given: Mapping[str, Any]) -> Any:
+    """Return the recorded answer as the session would have made it."""
+    served = crossing.served
+    assert served is not None
+    body: ServedBody | Portions
+    if served.outcome.kind == "streamed":
+        body = ServedBody(crossing)
+        value: Any = body.head
+    else:
+        await served.wait_async()
+        value = served.give()
+        if not _exchange.is_answer(value):
+            raise Unservable(f"{crossing.address}: the record holds no HTTP answer where one was expected")
+        content = _exchange.body_from(value.get("form"), value.get("body"))
+        body = Portions([content] if content else [])
+    status, headers = _exchange.head_from(value)
+    reqrep, yarl, multidict = import_module("aiohttp.client_reqrep"), import_module("yarl"), import_module("multidict")
+    full = session._build_url(url)
+    if given.get("params"):
+        full = full.update_query(given["params"])
+    full = yarl.URL(value["url"]) if value.get("url") else full
+    sent = multidict.CIMultiDictProxy(session._prepare_headers(given.get("headers")))
+    info = reqrep.RequestInfo(full, method, sent, full)
+    response = session._response_class(
+        method, full, writer=None, continue100=None, timer=None, request_info=info, traces=[],
+        loop=asyncio.get_running_loop(), session=session, stream_writer=_NothingWritten(),
+    )  # fmt: skip
+    response._closed = False
+    response.version = import_module("aiohttp.http_writer").HttpVersion(1, 1)
+    response.status, response.reason = status, value.get("reason")
+    response._headers = multidict.CIMultiDictProxy(multidict.CIMultiDict(headers))
+    response._raw_headers = tuple((name.encode(), item.encode("utf-8", "surrogateescape")) for name, item in headers)
+    response.content = _reader_class()(body.aiterate(), body.close)
+    cookies = response.headers.getall("Set-Cookie", ())
+    if cookies:
+        response._raw_cookie_headers = tuple(cookies)
+        if hasattr(session._cookie_jar, "update_cookies_from_headers"):
+            session._cookie_jar.update_cookies_from_headers(cookies, full)
+    return response
+
+
+class _NothingWritten:
+    output_size = 0
