@@ -12,8 +12,7 @@ import pytest
 
 from otel_replay.errors import ImportFault
 from otel_replay.importers import open_source
-from otel_replay.span import Event, KeyValues, Link, Resource, Scope, Span
-from otel_replay.wire.logs import LogRecord, request_from_logs
+from otel_replay.span import Event, KeyValues, Link, LogRecord, Resource, Scope, Span, request_from_logs
 
 DATA = Path(__file__).parent / "data"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
