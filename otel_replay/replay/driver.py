@@ -20,7 +20,7 @@ from otel_replay.match_rules import MatchRules
 from otel_replay.redaction import Known, Redacted, Redactor, find_placeholders
 from otel_replay.renaming import equal_up_to_renaming
 from otel_replay.replay.divergence import Asked, fields_between
-from otel_replay.replay.matching import Decision, KeyOf, Matcher
+from otel_replay.replay.matching import Decision, KeyOf, Matcher, is_rebuilt
 from otel_replay.replay.plan import Resolved, resolve
 from otel_replay.replay.served import Overridden, TapeServed
 from otel_replay.replay.tape import Entry, Line, Tape
@@ -130,6 +130,8 @@ class ReplayDriver:
                 call.drift = fields_between(decision.entry, asked)
             if decision.candidates:
                 call.waiting = decision
+            if decision.entry is not None and is_rebuilt(decision.entry.envelope):
+                call.note = _unknown_fields(decision.entry, asked)
             if call.action in ("live", "new", "opened"):
                 self._before_live(crossing, asked, call)
         except ReplayError as fault:
@@ -338,6 +340,15 @@ class ReplayDriver:
     def any_free(self) -> bool:
         """True where anything was live or overridden: the final answer may rightly differ then."""
         return any(call.action in ("live", "override", "new") for call in self.calls)
+
+
+def _unknown_fields(entry: Entry, asked: Asked) -> str:
+    """Return a note on the fields that an imported request does not know, which were therefore not compared."""
+    recorded, now = entry.envelope.request.tree(), asked.request.tree()
+    if not isinstance(recorded, dict) or not isinstance(now, dict):
+        return ""
+    unknown = sorted(str(name) for name in now if name not in recorded)
+    return f"not in the imported request, so not compared: {', '.join(unknown)}" if unknown else ""
 
 
 class _Deferred:

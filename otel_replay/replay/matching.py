@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from otel_replay.crossing import Crossing
+from otel_replay.envelope import Envelope
 from otel_replay.errors import Diverged
 from otel_replay.renaming import equal_up_to_renaming
 from otel_replay.replay import divergence
@@ -98,9 +99,19 @@ class Matcher:
         self.renamed.update(mapping)
         return True
 
+    def _equal_rebuilt(self, entry: Entry, asked: Asked) -> bool:
+        """True where all that an imported request is known to hold is equal: what its convention dropped is unknown."""
+        if entry.name != asked.name or not is_rebuilt(entry.envelope):
+            return False
+        recorded, now = entry.envelope.request.tree(), asked.request.tree()
+        if not isinstance(recorded, dict) or not isinstance(now, dict) or not recorded:
+            return False
+        known = {name: value for name, value in now.items() if name in recorded}
+        return equal_up_to_renaming(recorded, known, asked.rules, dict(self.renamed)) is not None
+
     def _first_equal(self, entries: Iterable[Entry], asked: Asked) -> Entry | None:
         listed = list(entries)
-        for same in (self._equal, self._equal_renamed):
+        for same in (self._equal, self._equal_renamed, self._equal_rebuilt):
             equal = [entry for entry in listed if same(entry, asked)]
             if equal:
                 return min(equal, key=lambda entry: entry.envelope.seq)
@@ -118,8 +129,8 @@ class Matcher:
         strand = crossing.strand
         unclaimed = [line for line in self.tape.begun_lines(under) if not line.claimed]
         equal = [entry for line in unclaimed if (entry := line.next()) is not None and self._equal(entry, asked)]
-        if not equal:
-            equal = [e for line in unclaimed if (e := line.next()) is not None and self._equal_renamed(e, asked)]
+        for also in (self._equal_renamed, self._equal_rebuilt):
+            equal = equal or [e for line in unclaimed if (e := line.next()) is not None and also(e, asked)]
         if equal:
             found = equal[0]
             if any(other.envelope.outcome != found.envelope.outcome for other in equal[1:]):
@@ -275,6 +286,12 @@ class Matcher:
         close = divergence.nearest_of([entry for entry in recorded if not entry.used], asked)
         hint = nearest(asked.name, sorted(self.resolved.new)) if self.resolved.new else ""
         raise divergence.one_more(asked, len(recorded), close, cursors[0] if cursors else None, hint)
+
+
+def is_rebuilt(envelope: Envelope) -> bool:
+    """True where an importer rebuilt the request from what a convention keeps of it."""
+    facts = envelope.pins.get("import")
+    return isinstance(facts, dict) and bool(facts.get("rebuilt"))
 
 
 class KeyOf:

@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from otel_replay import ReplayPlan, boundary, instrument, replay
+from otel_replay import Diverged, ReplayPlan, boundary, instrument, replay
 from otel_replay.instruments import uninstrument
 
 from ._samples import OWN, recording
@@ -98,3 +98,37 @@ def test_an_unmodified_agent_gives_the_recorded_answers(sent: Sent) -> None:
         uninstrument("openai")
     assert told == [openai.types.chat.ChatCompletion, FINAL, 78, FINAL, 400]
     assert ran_live == ([] if sent.tool_recorded else ["Paris"])
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        Sent(("genai_openai.jsonl",), user=True, stream_options=True),
+        Sent(("openllmetry.jsonl",), user=True, tool_recorded=False, stream_options=True),
+        Sent(("logfire_openai.jsonl",), user=True, stream_options=True),
+    ],
+    ids=str,
+)
+def test_what_a_convention_dropped_is_unknown_and_said_so(sent: Sent) -> None:
+    """The agent sends a seed, a user and stream options that the trace does not hold: no drift, but named."""
+    tool = boundary("get_weather", kind="tool")(weather) if sent.tool_recorded else weather
+    instrument("openai")
+    try:
+        with replay(recording(OWN, *sent.files), ReplayPlan()) as session:
+            told = agent(sent, tool)
+    finally:
+        uninstrument("openai")
+    assert told == [openai.types.chat.ChatCompletion, FINAL, 78, FINAL, 400]
+    notes = [line.note for line in session.report.lines if "not compared" in line.note]
+    assert any("user" in note for note in notes)
+
+
+def test_what_a_rebuilt_request_does_hold_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(QUESTION, "content", "What's the weather in Rome?")
+    instrument("openai")
+    try:
+        with pytest.raises(Diverged, match="Paris.*Rome"):
+            with replay(recording(OWN, "genai_openai.jsonl"), ReplayPlan()):
+                agent(Sent(("genai_openai.jsonl",), user=True), boundary("get_weather", kind="tool")(weather))
+    finally:
+        uninstrument("openai")
