@@ -113,7 +113,9 @@ class Calls:
     def install(self, module: Any) -> None:
         """Replace the methods of the sync and async base clients in the SDK's `_base_client`."""
         for owner, is_async in ((module.SyncAPIClient, False), (module.AsyncAPIClient, True)):
-            self._patches.replace(owner, "request", self._arequest if is_async else self._request)
+            # Where the SDK first makes the body ready (Anthropic since 2.0), the call begins behind that.
+            name = "_request" if hasattr(owner, "_copy_and_prepare") else "request"
+            self._patches.replace(owner, name, self._arequest if is_async else self._request)
             self._patches.replace(owner, "_process_response", self._aprocess if is_async else self._process)
             self._patches.replace(owner, "_sleep_for_retry", self._retry, required=False)
         self._patches.replace(module.BaseClient, "_calculate_retry_timeout", self._wait, required=False)
