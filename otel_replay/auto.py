@@ -14,6 +14,7 @@ import orjson
 
 from otel_replay import settings as _settings
 from otel_replay.errors import OtelReplayError, UsageError
+from otel_replay.instruments._hook import instrument_when_imported
 from otel_replay.replay.plan import ReplayPlan
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def start() -> None:
     if _started or not _settings.run_wanted():
         return
     _started.append(settings.mode)
+    instrument_when_imported()
     if settings.lane:
         _lane(read_options(settings.lane))
         return
@@ -123,6 +125,7 @@ def _replay(settings: _settings.Settings) -> None:
             store=settings.store,
             allow_incomplete=bool(options.get("allow_incomplete")),
             keep=bool(options.get("keep")),
+            clock=options.get("clock") or "recorded",
         )
         session.__enter__()
     except OtelReplayError as fault:

@@ -7,7 +7,7 @@ import click
 from otel_replay.cli._child import store_option
 
 
-@click.command()
+@click.command(epilog="Example: otel-replay diff trade-notional 7f3a12cd")
 @click.argument("first")
 @click.argument("second")
 @store_option

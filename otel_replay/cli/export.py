@@ -10,7 +10,7 @@ import click
 from otel_replay.cli._child import store_option
 
 
-@click.command()
+@click.command(epilog="Example: otel-replay export trade-notional -o trade.otlp.jsonl")
 @click.argument("run")
 @store_option
 @click.option(

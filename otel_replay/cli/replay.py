@@ -16,7 +16,7 @@ from otel_replay.cli._child import run_program, store_folder, store_option
 _SELECTOR = "NAME, NAME,OCCURRENCE, ADDRESS or kind=KIND; may be given more than once."
 
 
-@click.command()
+@click.command(epilog="Example: otel-replay replay trade-notional --live place_order,1 -- python agent.py")
 @click.argument("run")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @store_option
@@ -26,6 +26,7 @@ _SELECTOR = "NAME, NAME,OCCURRENCE, ADDRESS or kind=KIND; may be given more than
 @click.option("--override", multiple=True, metavar="WHAT=JSON", help="Give it this outcome.")
 @click.option("--on-drift", type=click.Choice(["fail", "live", "serve"]), default="fail", show_default=True)
 @click.option("--hybrid", is_flag=True, help="Serve what matches, run live what does not.")
+@click.option("--clock", type=click.Choice(["recorded", "live"]), default="recorded", show_default=True)
 @click.option("--strict", is_flag=True, help="A verdict that rests on a served drift fails (exit code 7).")
 @click.option("--allow-incomplete", is_flag=True, help="Replay an interrupted or damaged recording as far as it goes.")
 @click.option("--keep", is_flag=True, help="Keep the replay as a run of its own in the store.")

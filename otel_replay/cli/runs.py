@@ -8,7 +8,7 @@ from otel_replay.cli._child import store_folder, store_option
 from otel_replay.cli._table import FORMATS, print_table
 
 
-@click.command()
+@click.command(epilog="Example: otel-replay runs --name trade-notional --format json")
 @store_option
 @click.option("--name", help="Only runs of this name.")
 @click.option("--limit", type=int, default=50, show_default=True)

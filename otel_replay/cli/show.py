@@ -7,7 +7,7 @@ import click
 from otel_replay.cli._child import store_option
 
 
-@click.command()
+@click.command(epilog="Example: otel-replay show trade-notional")
 @click.argument("run")
 @store_option
 @click.option("--content", is_flag=True, help="Show requests and outcomes whole.")

@@ -76,7 +76,12 @@ def command(
 
 
 def _address(text: str) -> str:
-    return "" if text in ("off", "") else text
+    from otel_replay.sink.config import split_address
+
+    if text in ("off", ""):
+        return ""
+    split_address(text)  # raises UsageError
+    return text
 
 
 def _serve(config: Any) -> bool:

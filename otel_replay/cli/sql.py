@@ -9,7 +9,7 @@ from otel_replay.cli._table import FORMATS, print_table
 from otel_replay.errors import UsageError
 
 
-@click.command()
+@click.command(epilog='Example: otel-replay sql "SELECT address, outcome FROM crossings" --format csv')
 @click.argument("query")
 @store_option
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
