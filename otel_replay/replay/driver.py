@@ -41,6 +41,16 @@ _VOLATILE_OUTCOME = MatchRules(
 )
 """What a provider makes anew with each answer: the same words under a new id are the same outcome."""
 
+_VOLATILE_ANSWER = MatchRules(
+    ignore=(
+        "$.headers",
+        "$.retries",
+        *(path.replace("$.", f"$.{inside}.", 1) for path in _VOLATILE_OUTCOME.ignore for inside in ("body", "data")),
+    ),
+    source="outcome of a live HTTP answer",
+)
+"""The same where an instrument keeps the answer with its status and headers, or the events of a stream."""
+
 
 _SIBLINGS_SECONDS = 0.05
 
@@ -99,8 +109,10 @@ class ReplayDriver:
         """All names of the run, whichever lane holds them."""
         self.on_call: Callable[[Call], None] | None = None
         self.on_fault: Callable[[ReplayError], None] | None = None
+        self.on_time: Callable[[int], None] | None = None
+        """Told the recorded time, in Unix nanoseconds, that this run has come to."""
         self._matcher = Matcher(tape, resolved, KeyOf(self._key_of_envelope))
-        self._turns = Turns(tape, self._reachable, lambda entry: resolved.action(entry) == "stub")
+        self._turns = Turns(tape, self._reachable, lambda entry: resolved.action(entry) == "stub", self._covered)
         self._parents: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -142,6 +154,8 @@ class ReplayDriver:
         crossing.state = call
         if call.entry is not None:
             self._parents[call.entry.address] = call.action
+            if self.on_time is not None and call.action in ("live", "opened"):
+                self.on_time(call.entry.envelope.start_ns)
         crossing.facts["mode"] = {"opened": "live"}.get(call.action, call.action)
         twin = call.entry.envelope if call.entry is not None else None
         self._recorder.enter(crossing, (twin.trace_id, twin.span_id) if twin is not None else None)
@@ -220,7 +234,7 @@ class ReplayDriver:
         self.resolved = resolve(self.resolved.plan, tape, self.names)
         self._matcher = Matcher(tape, self.resolved, KeyOf(self._key_of_envelope))
         resolved = self.resolved
-        self._turns = Turns(tape, self._reachable, lambda entry: resolved.action(entry) == "stub")
+        self._turns = Turns(tape, self._reachable, lambda entry: resolved.action(entry) == "stub", self._covered)
         self._parents = {}
 
     def opened(self, crossing: Crossing) -> object:
@@ -237,6 +251,8 @@ class ReplayDriver:
                 self._compare_outcome(crossing, call, outcome)
             elif call.action == "new":
                 crossing.strand.tainted = True
+            if self.on_time is not None and call.entry is not None:
+                self.on_time(call.entry.envelope.end_ns)
         self._turns.moved(crossing.strand)
         self._recorder.leave(crossing)
 
@@ -264,6 +280,8 @@ class ReplayDriver:
         if recorded.kind != outcome.kind:
             return (FieldChange("$", recorded.kind, outcome.kind, "another kind of outcome"),)
         rules = call.asked.rules.merged(_VOLATILE_OUTCOME)
+        if call.asked.kind in ("model", "http"):
+            rules = rules.merged(_VOLATILE_ANSWER)
         then = [recorded.value, *(chunk.value for chunk in recorded.chunks)]
         now = [outcome.value, *(chunk.value for chunk in outcome.chunks)]
         if len(then) != len(now):
@@ -294,6 +312,10 @@ class ReplayDriver:
         """True where the run may still come to what `line` holds: its parent runs, or may be about to."""
         parent = line.parent
         return not parent or self._parents.get(parent) in ("live", "opened")
+
+    def _covered(self, line: Line) -> bool:
+        """True where what `line` holds lies under a served crossing: it never runs."""
+        return self._parents.get(line.parent) in ("stub", "override")
 
     def leftovers(self, root: Strand) -> tuple[list[Entry], list[Entry], list[Entry]]:
         """Return (missing, not reached, covered): what the run did not ask for, and whether that is a fault."""
