@@ -136,7 +136,11 @@ def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _response_body(envelope: Envelope) -> Mapping[str, Any]:
     """Return the vendor's response as a dict where the outcome looks like one (a dict or an SDK's model)."""
     body = untagged(envelope.outcome.value.tree()) if envelope.outcome.kind == "returned" else None
-    return body if isinstance(body, dict) else {}
+    if not isinstance(body, dict):
+        return {}
+    inner = body.get("body")
+    # What an instrument keeps is the HTTP answer; the vendor's response is its body.
+    return inner if {"status", "headers", "form"} <= set(body) and isinstance(inner, dict) else body
 
 
 def _model_response(body: Mapping[str, Any], *, content: bool) -> list[KeyValue]:

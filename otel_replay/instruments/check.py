@@ -1,0 +1,207 @@
+"""A dry call of each installed client against a local server: which layers are covered, in which versions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from otel_replay import originals
+from otel_replay.crossing import Crossing
+from otel_replay.instruments import KNOWN, active, installed, instrument, uninstrument
+from otel_replay.session import Session
+
+_ASK: list[Any] = [{"role": "user", "content": "dry call"}]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What a dry call of one client has shown. `layers` were recorded; `problem` is "" where all of them were."""
+
+    name: str
+    version: str
+    layers: tuple[str, ...]
+    problem: str = ""
+
+
+def dry_calls() -> list[Coverage]:
+    """Return the coverage of each known library, installed or not. Calls go to a local server and are kept nowhere.
+
+    Libraries that were not instrumented are so only for the call. Runs in a thread of its own, so that it may be
+    called inside an event loop. Raises nothing for a client that fails: that is its `problem`.
+    """
+    there = installed()
+    found = []
+    for name in KNOWN:
+        if name in there:
+            found.append(_checked(name, there[name]))
+        else:
+            found.append(Coverage(name, "", (), "not installed"))
+    return found
+
+
+def _checked(name: str, version: str) -> Coverage:
+    layers: list[str] = []
+    problems: list[str] = []
+    was_on = name in active()
+    try:
+        if not was_on:
+            instrument(name)
+        problems += [f"this version has no {where}" for where in active()[name].missing]
+        with _server() as (root, wire):
+            for layer, call in _CALLS[name](root, wire):
+                fault, seen = _one(call)
+                if fault:
+                    problems.append(f"{layer}: {fault}")
+                elif seen == 1:
+                    layers.append(layer)
+                else:
+                    problems.append(f"{layer}: {seen} crossings in place of one")
+    except Exception as fault:  # noqa: BLE001 - whatever is wrong with a library is what is asked for here
+        problems.append(f"{type(fault).__name__}: {fault}")
+    finally:
+        if not was_on:
+            uninstrument(name)
+    return Coverage(name, version, tuple(layers), "; ".join(problems))
+
+
+def _one(call: Callable[[], object]) -> tuple[str, int]:
+    """Run `call` in a session of its own; return (what went wrong, number of crossings that ended)."""
+    counter = _Counter()
+    told: list[str] = []
+
+    def run() -> None:
+        session = Session(counter, run_id=originals.new_run_id(), name="dry call")
+        session.activate()
+        try:
+            call()
+        except Exception as fault:  # noqa: BLE001
+            told.append(f"{type(fault).__name__}: {fault}")
+        finally:
+            session.deactivate()
+
+    thread = threading.Thread(target=contextvars.Context().run, args=(run,), name="otel-replay dry call")
+    thread.start()
+    thread.join()
+    return (told[0] if told else ""), counter.ended
+
+
+class _Counter:
+    """A driver that keeps nothing."""
+
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def enter(self, crossing: Crossing) -> None:
+        """Every call runs live."""
+
+    def opened(self, crossing: Crossing) -> object:
+        return None
+
+    def closed(self, crossing: Crossing, token: object) -> None:
+        """Nothing was opened."""
+
+    def leave(self, crossing: Crossing) -> None:
+        self.ended += 1
+
+    def forked(self, lane: str) -> None:
+        """Nothing is kept."""
+
+
+@contextmanager
+def _server() -> Iterator[tuple[str, str]]:
+    from otel_replay.testing import ModelServer, reply
+
+    with ModelServer(lambda request: reply.text("a dry call")) as server:
+        yield server.root_url, server.url
+
+
+Calls = list[tuple[str, Callable[[], object]]]
+
+
+def _openai(_root: str, wire: str) -> Calls:
+    sdk = import_module("openai")
+    client = sdk.OpenAI(base_url=wire, api_key="none", max_retries=0)
+
+    async def ask() -> None:
+        async with sdk.AsyncOpenAI(base_url=wire, api_key="none", max_retries=0) as other:
+            await other.chat.completions.create(model="m", messages=_ASK)
+
+    return [
+        ("chat completions", lambda: client.chat.completions.create(model="m", messages=_ASK)),
+        ("streams", lambda: list(client.chat.completions.create(model="m", messages=_ASK, stream=True))),
+        ("responses", lambda: client.responses.create(model="m", input="dry call")),
+        ("async", lambda: asyncio.run(ask())),
+    ]
+
+
+def _anthropic(root: str, _wire: str) -> Calls:
+    sdk = import_module("anthropic")
+    client = sdk.Anthropic(base_url=root, api_key="none", max_retries=0)
+    given: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": _ASK}
+
+    async def ask() -> None:
+        async with sdk.AsyncAnthropic(base_url=root, api_key="none", max_retries=0) as other:
+            await other.messages.create(**given)
+
+    return [
+        ("messages", lambda: client.messages.create(**given)),
+        ("streams", lambda: list(client.messages.create(stream=True, **given))),
+        ("async", lambda: asyncio.run(ask())),
+    ]
+
+
+def _httpx(library: str) -> Callable[[str, str], Calls]:
+    def calls(root: str, _wire: str) -> Calls:
+        module = import_module(library)
+
+        async def ask() -> None:
+            async with module.AsyncClient() as client:
+                await client.get(root)
+
+        return [("sync", lambda: module.get(root)), ("async", lambda: asyncio.run(ask()))]
+
+    return calls
+
+
+def _urllib3(root: str, _wire: str) -> Calls:
+    module = import_module("urllib3")
+    return [("sync", lambda: module.PoolManager().request("GET", root))]
+
+
+def _aiohttp(root: str, _wire: str) -> Calls:
+    module = import_module("aiohttp")
+
+    async def ask() -> None:
+        async with module.ClientSession() as session, session.get(root) as response:
+            await response.read()
+
+    return [("async", lambda: asyncio.run(ask()))]
+
+
+def _http_client(root: str, _wire: str) -> Calls:
+    module = import_module("http.client")
+
+    def ask() -> None:
+        connection = module.HTTPConnection(root.removeprefix("http://"))
+        connection.request("GET", "/")
+        connection.getresponse().read()
+        connection.close()
+
+    return [("sync", ask)]
+
+
+_CALLS: dict[str, Callable[[str, str], Calls]] = {
+    "openai": _openai,
+    "anthropic": _anthropic,
+    "httpx": _httpx("httpx"),
+    "httpx2": _httpx("httpx2"),
+    "urllib3": _urllib3,
+    "aiohttp": _aiohttp,
+    "http_client": _http_client,
+}
