@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -173,11 +174,37 @@ def _model_response(body: Mapping[str, Any], *, content: bool) -> list[KeyValue]
     return found
 
 
+def _http_attributes(envelope: Envelope, *, content: bool) -> list[KeyValue]:
+    """Return what the HTTP conventions ask of a client's span; the address is content, since a query may hold any."""
+    request = untagged(envelope.request.tree())
+    if not isinstance(request, dict) or not isinstance(request.get("method"), str):
+        return []
+    found: list[KeyValue] = [("http.request.method", request["method"])]
+    url = request.get("url")
+    if isinstance(url, str):
+        parts = urlsplit(url) if "[" not in url else None
+        if parts is not None and parts.hostname:
+            found.append(("server.address", parts.hostname))
+        if content:
+            found.append(("url.full", url))
+    outcome = envelope.outcome
+    head = outcome.chunks[0].value if outcome.chunks else outcome.value
+    answer = untagged(head.tree())
+    if isinstance(answer, dict) and type(answer.get("status")) is int:
+        found.append(("http.response.status_code", answer["status"]))
+    failure = _failure(envelope)
+    if failure is not None:
+        found.append((semconv.ERROR_TYPE, exception_type(failure)[0]))
+    return found
+
+
 def genai_attributes(envelope: Envelope, *, content: bool) -> list[KeyValue]:
     """Return the `gen_ai.*` attributes of a model or tool crossing; without messages and arguments unless `content`.
 
     Never raises for odd payloads: what does not look like the vendor's form is left out.
     """
+    if envelope.kind == "http":
+        return _http_attributes(envelope, content=content)
     if envelope.kind not in ("model", "tool"):
         return []
     found: list[KeyValue] = []

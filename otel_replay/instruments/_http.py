@@ -5,7 +5,9 @@ Boundaries are named `http GET example.com`: few names, the path stands in the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +15,8 @@ from otel_replay.crossing import Crossing, Spec
 from otel_replay.instruments import _exchange
 from otel_replay.instruments._cross import cross_transport, spec_of
 from otel_replay.instruments._stream import Tap, WholeTap
+
+_OTHERS = tuple(f"opentelemetry.instrumentation.{name}" for name in ("httpx", "httpx2"))
 
 
 def described(method: str, url: str, headers: _exchange.Headers, body: bytes | None) -> tuple[Spec, dict[str, Any]]:
@@ -80,6 +84,27 @@ def recorder_of(
     if is_events(headers):
         return Tap(crossing, head, events=True)
     return WholeTap(crossing, head, lambda content: answer(status, headers, content, exact=exact, **more))
+
+
+@contextmanager
+def spoken_for(headers: Any) -> Iterator[None]:
+    """Our span is the request's span: OpenTelemetry's own HTTP instrumentations make no second one meanwhile.
+
+    What they would have sent along (the trace context) is put into `headers` in their place.
+    """
+    if not any(name in sys.modules for name in _OTHERS):
+        yield
+        return
+    from opentelemetry import context, propagate
+
+    key = getattr(context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "")
+    propagate.inject(headers)
+    token = context.attach(context.set_value(key, True)) if key else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            context.detach(token)
 
 
 def is_events(headers: _exchange.Headers) -> bool:

@@ -98,7 +98,8 @@ class _Sends:
                 return self._made(client, request, self._whole(crossing, served.give()), None, is_async=False)
             token = crossing.open()
             try:
-                response = original(client, request)
+                with _http.spoken_for(request.headers):
+                    response = original(client, request)
             except BaseException as fault:
                 crossing.raised(fault)
                 raise
@@ -123,7 +124,8 @@ class _Sends:
                 return self._made(client, request, self._whole(crossing, served.give()), None, is_async=True)
             token = crossing.open()
             try:
-                response = await original(client, request)
+                with _http.spoken_for(request.headers):
+                    response = await original(client, request)
             except BaseException as fault:
                 crossing.raised(fault)
                 raise
