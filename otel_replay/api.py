@@ -16,7 +16,9 @@ import orjson
 
 from otel_replay import carry, lanes, limits, originals, payload, sources
 from otel_replay import settings as _settings
+from otel_replay.clock import CHOICES, ClockChoice
 from otel_replay.envelope import Recording, Run
+from otel_replay.errors import UsageError
 from otel_replay.faults import Faults
 from otel_replay.fingerprint import fingerprint
 from otel_replay.match_rules import MatchBook, MatchRules
@@ -205,14 +207,18 @@ def replay(
     keep: bool = False,
     headers: Mapping[str, str] | None = None,
     lane: str = "",
+    clock: ClockChoice = "recorded",
 ) -> ReplaySession:
     """Serve a recording to the code inside the `with` (or `async with`).
 
     `source` is a run's name or id, a file, a folder, a store, an address of Jaeger or Tempo, or a Recording. Without a
     `plan` everything is served. With `keep` the replay is itself kept as a run in `store`. The replay's spans go
-    through `tracer_provider` (default: the program's own), linked to the recorded ones. Leaving the context raises
-    Diverged and its kin where anything went apart.
+    through `tracer_provider` (default: the program's own), linked to the recorded ones. Date and time follow the
+    record, unless `clock` is "live". Nothing reaches the network or begins a program but what the plan runs live:
+    LiveCallBlocked. Leaving the context raises Diverged and its kin where anything went apart.
     """
+    if clock not in CHOICES:
+        raise UsageError(f"clock is recorded or live, not {clock!r}")
     settings = _settings.load()
     recording = sources.load(source, store=store, run=run, headers=headers, settings=settings)
     sources.require_usable(recording, allow_incomplete=allow_incomplete)
@@ -247,7 +253,7 @@ def replay(
     notes = (
         [] if recording.complete else [f"incomplete recording: {text}" for text in sources.incompleteness(recording)]
     )
-    return ReplaySession(session, driver, recorder, recording, notes)
+    return ReplaySession(session, driver, recorder, recording, notes, recorded_clock=clock == "recorded")
 
 
 def _recorder(

@@ -42,7 +42,7 @@ class LaneAccount:
             descriptor, self._path = tempfile.mkstemp(prefix="otel-replay-lanes-")
             os.close(descriptor)
 
-    def describe(self, lane: str, recording: Recording, plan: ReplayPlan) -> str:
+    def describe(self, lane: str, recording: Recording, plan: ReplayPlan, clock: str) -> str:
         """Return what a spawned process must know to serve `lane`. Raises UsageError for a plan that can't travel."""
         choices = []
         for choice in plan.choices:
@@ -57,6 +57,7 @@ class LaneAccount:
             "choices": choices,
             "on_drift": plan.on_drift,
             "hybrid": plan.hybrid,
+            "clock": clock,
             "account": self._path,
         }
         return orjson.dumps(told).decode()
@@ -137,7 +138,7 @@ def replay_lane(told: Mapping[str, Any]) -> Any:
             plan = add(kind=kind) if kind else add(name, occurrence)
     # By name, since the wiring stands above.
     session = import_module("otel_replay.api").replay(
-        told["source"], plan, run=told["run_id"], allow_incomplete=True, lane=told["lane"]
+        told["source"], plan, run=told["run_id"], allow_incomplete=True, lane=told["lane"], clock=told["clock"]
     )
     session.be_lane(str(told["account"]))
     return session

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from otel_replay import carry, lanes, payload
+from otel_replay import carry, lanes, originals, payload
+from otel_replay.clock import RecordedClock
 from otel_replay.envelope import Envelope, Recording
 from otel_replay.errors import Diverged, NotCaptured, NothingCompared, ReplayError, UnknownBoundary
 from otel_replay.lane_account import LaneAccount
 from otel_replay.otel.recorder import Recorder
 from otel_replay.readable import untagged
-from otel_replay.replay import divergence
+from otel_replay.replay import divergence, tokens
 from otel_replay.replay.driver import Call, ReplayDriver
-from otel_replay.replay.guard import Guard, interception
+from otel_replay.replay.guard import Guard, interception, runs_live
 from otel_replay.replay.plan import Resolved, nearest
 from otel_replay.replay.report import Line, Report, brief
 from otel_replay.session import Session
@@ -38,7 +39,14 @@ class ReplaySession:
     """A replay under way. Leaving it raises whatever went apart, even where the agent swallowed it."""
 
     def __init__(
-        self, session: Session, driver: ReplayDriver, recorder: Recorder, recording: Recording, notes: Sequence[str]
+        self,
+        session: Session,
+        driver: ReplayDriver,
+        recorder: Recorder,
+        recording: Recording,
+        notes: Sequence[str],
+        *,
+        recorded_clock: bool = True,
     ) -> None:
         self.recording = recording
         self._session = session
@@ -49,6 +57,8 @@ class ReplaySession:
         self._lane = session.lane
         self._account = LaneAccount(session)
         self._guard = Guard(session, driver)
+        start_ns = recording.run.start_ns
+        self._clock = RecordedClock(start_ns, runs_live) if recorded_clock and start_ns else None
         self._answer: tuple[object] | None = None
 
     # What happened ---------------------------------------------------------------------------------------
@@ -124,6 +134,11 @@ class ReplaySession:
         self._recorder.start(self._link())
         self._session.activate()
         self._guard.start()
+        if self._clock is not None:
+            self._driver.on_time = self._clock.move
+            if not self._clock.start(self._session):
+                self._clock = None
+                self._notes = (*self._notes, "the program itself had frozen its clock, which was left so")
         return self
 
     def __exit__(
@@ -153,7 +168,8 @@ class ReplaySession:
         self._recorder.finish(replace(self._recorder.run, lanes=tuple(self._session.lanes)))
 
     def _describe(self, lane: str) -> str:
-        return self._account.describe(lane, self.recording, self._driver.resolved.plan)
+        clock = "live" if self._clock is None else "recorded"
+        return self._account.describe(lane, self.recording, self._driver.resolved.plan, clock)
 
     def _link(self) -> tuple[str, str] | None:
         run = self.recording.run
@@ -161,6 +177,7 @@ class ReplaySession:
 
     def _close(self, error: BaseException | None) -> ReplayError | UnknownBoundary | None:
         """End the session; return what went apart, if anything did."""
+        RecordedClock.stop(self._session)
         self._guard.stop()
         self._session.deactivate()
         carry.uninstall()
@@ -235,17 +252,29 @@ class ReplaySession:
             ]
         notes = [*self._notes, *_ambiguities(driver)]
         details = getattr(error, "details", None)
+        cause = getattr(error, "cause", "") or (type(error).__name__ if error is not None else "")
+        steps = tuple(getattr(details, "next_steps", ()))
+        expired = self._expired_tokens() if error is not None else []
+        if expired:
+            notes, cause, steps = [*notes, *expired], tokens.CAUSE, (tokens.NEXT_STEP, *steps)
         return Report(
             source=self._source(),
             verdict=self._verdict(error),
             lines=tuple(lines),
             recorded=len(driver.tape.entries),
             error=str(error) if error is not None else "",
-            cause=getattr(error, "cause", "") or (type(error).__name__ if error is not None else ""),
-            next_steps=tuple(getattr(details, "next_steps", ())),
+            cause=cause,
+            next_steps=steps,
             notes=tuple(notes),
             interception=interception(),
         )
+
+    def _expired_tokens(self) -> list[str]:
+        if self._clock is not None:
+            return []
+        calls = self._driver.calls
+        served = [(c.entry.address, c.entry.envelope) for c in calls if c.action == "stub" and c.entry is not None]
+        return tokens.expired(served, originals.now_ns())
 
     def _verdict(self, error: BaseException | None) -> str:
         if isinstance(error, NothingCompared):

@@ -62,7 +62,7 @@ class Guard:
     def _asked(self, scope: Scope | None, call: str, process: bool) -> None:
         """Return where `call` may be made. Raises LiveCallBlocked."""
         crossing = scope.crossing if scope is not None else None
-        if _runs_live(crossing):
+        if runs_live(crossing):
             return
         if process and lanes.lane_that_begins() in self._lanes:
             return  # the record holds what it did: it is served there, under a guard of its own
@@ -70,7 +70,8 @@ class Guard:
         raise self._driver.latch(fault)
 
 
-def _runs_live(crossing: Crossing | None) -> bool:
+def runs_live(crossing: Crossing | None) -> bool:
+    """True where `crossing`, or one around it, runs with today's code because the plan says so."""
     while crossing is not None:
         if isinstance(crossing.state, Call) and crossing.state.inside_live:
             return True
