@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -98,7 +98,8 @@ def spoken_for(headers: Any) -> Iterator[None]:
     from opentelemetry import context, propagate
 
     key = getattr(context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "")
-    propagate.inject(headers)
+    with suppress(Exception):  # a propagator of the program's own may raise anything; the request goes on
+        propagate.inject(headers)
     token = context.attach(context.set_value(key, True)) if key else None
     try:
         yield

@@ -312,3 +312,45 @@ def test_what_was_not_recorded_never_reaches_the_network(lab: Lab, server: Any, 
         lab.replay(run)
     assert server.count == 0
     assert isinstance(seen[0], Diverged)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("broken", ["described", "answer", "recorder_of", "_exchange.body_to", "_exchange.answer_to"])
+def test_a_fault_inside_the_instrument_does_not_reach_the_agent(
+    lab: Lab, server: Any, monkeypatch: pytest.MonkeyPatch, client: str, broken: str
+) -> None:
+    from otel_replay.instruments import _http
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("broken")
+
+    monkeypatch.setenv("OTEL_REPLAY_STRICT", "")
+    monkeypatch.setattr(f"{_http.__name__}.{broken}", fails)
+    instrument(client.partition("-")[0])
+
+    def agent() -> Any:
+        ask, read = CLIENTS[client], STREAMS[client.partition("-")[0]]
+        return ask("GET", server.url + "/gzip")[2], read(server.url + "/events", 99)
+
+    body, lines = lab.record(agent, strict=False)
+    assert b'"z"' in body or body[:2] == b"\x1f\x8b"
+    assert "data: one" in "".join(lines)
+
+
+def test_requests_own_retries_are_attempts_of_one_crossing(lab: Lab) -> None:
+    from otel_replay.testing import ModelServer, reply
+
+    instrument("requests")
+    script = [reply.error(503), reply.error(502), reply.json_body(b"{}")]
+    with ModelServer(script) as played:
+
+        def agent() -> Any:
+            with requests.Session() as session:
+                retry = urllib3.Retry(total=3, status_forcelist=[502, 503], backoff_factor=0)
+                session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retry))
+                return session.get(played.root_url, timeout=5).json()
+
+        recorded = lab.record(agent)
+    assert lab.replay(agent) == recorded == {}
+    (envelope,) = lab.envelopes()
+    assert [attempt.status for attempt in envelope.attempts] == ["503", "502"]
