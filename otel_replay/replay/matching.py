@@ -44,6 +44,7 @@ class Matcher:
         """Recorded id -> the id of this run, learnt from live outcomes and their recorded twins."""
         self._lock = threading.RLock()
         self._taken: dict[int, Strand] = {}
+        self._first_of: dict[str, dict[tuple[str, str], list[Line]]] = {}
 
     def match(self, crossing: Crossing, asked: Asked, *, free: bool) -> Decision:
         """Return what happens to `crossing`. Raises Diverged where the record cannot answer it."""
@@ -127,8 +128,8 @@ class Matcher:
         one after the other what was recorded in parallel, which was one of the possible orders.
         """
         strand = crossing.strand
-        unclaimed = [line for line in self.tape.begun_lines(under) if not line.claimed]
-        equal = [entry for line in unclaimed if (entry := line.next()) is not None and self._equal(entry, asked)]
+        equal = self._unclaimed_equal(under, asked)
+        unclaimed = [] if equal else [line for line in self.tape.begun_lines(under) if not line.claimed]
         for also in (self._equal_renamed, self._equal_rebuilt):
             equal = equal or [e for line in unclaimed if (e := line.next()) is not None and also(e, asked)]
         if equal:
@@ -138,6 +139,19 @@ class Matcher:
             self._take(found.line, strand, lines)
             return found
         return self._take_over(crossing, asked, under, lines)
+
+    def _unclaimed_equal(self, under: str, asked: Asked) -> list[Entry]:
+        """Return the first entries with the asked name and key of unclaimed lines under a parent, in recorded order."""
+        index = self._first_of.get(under)
+        if index is None:
+            index = self._first_of[under] = {}
+            for line in self.tape.begun_lines(under):
+                first = line.entries[0]
+                index.setdefault((first.name, self.key_of(first)), []).append(line)
+        lines = index.get((asked.name, asked.key), [])
+        while lines and lines[0].claimed:
+            lines.pop(0)
+        return [line.entries[0] for line in lines if not line.claimed and not line.entries[0].passed_over]
 
     def _take_over(self, crossing: Crossing, asked: Asked, under: str, lines: list[Line]) -> Entry | None:
         """Take a line whose strand has ended, or the main line that no strand has begun to use."""

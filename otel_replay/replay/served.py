@@ -35,7 +35,6 @@ class TapeServed:
         self._finish = finish
         self._latch = latch
         self.outcome = entry.envelope.outcome
-        turns.entered(entry)
 
     def _where(self) -> str:
         return self._entry.address

@@ -11,6 +11,8 @@ ended) or the loop has run idle: else the second could overtake the first on its
 from __future__ import annotations
 
 import asyncio
+import heapq
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -32,17 +34,26 @@ _WAITING_NAMES = ("wait", "_wait_for_tstate_lock", "join", "get", "select", "_wo
 class Turns:
     """The order in which served crossings of one lane end."""
 
-    def __init__(self, tape: Tape, reachable: Callable[[Line], bool], served: Callable[[Entry], bool]) -> None:
-        self._lines = [line for lines in tape.lines.values() for line in lines]
+    def __init__(
+        self,
+        tape: Tape,
+        reachable: Callable[[Line], bool],
+        served: Callable[[Entry], bool],
+        covered: Callable[[Line], bool],
+    ) -> None:
+        blocking = [entry for entry in tape.entries.values() if entry.envelope.end_seq > 0 and _blocks(entry)]
+        self._by_end = sorted(blocking, key=lambda entry: entry.envelope.end_seq)
+        self._first = 0
+        self._covered = covered
         self._reachable = reachable
         self._served = served
         self._parallel = len({entry.envelope.strand for entry in tape.entries.values()}) > 1
         self._waiting: dict[int, tuple[Entry, Strand]] = {}
-        self._undelivered: dict[int, Entry] = {}
         self._moves = 0
         self._changed = threading.Condition()
         self._settling: tuple[Strand, int] | None = None
         self._polls = 0
+        self._queues: dict[asyncio.AbstractEventLoop, list[tuple[int, int, Entry, asyncio.Future[None]]]] = {}
         self._threads: set[int] = set()
         self._sleepers: set[int] = set()
         self.home = threading.get_ident()
@@ -61,15 +72,10 @@ class Turns:
                 self._settling = None
             self._changed.notify_all()
 
-    def entered(self, entry: Entry) -> None:
-        """A served crossing was entered; it counts as undelivered until it is given."""
-        self._undelivered[id(entry)] = entry
-
     def delivered(self, entry: Entry, strand: Strand) -> None:
         """A served crossing was given to the program."""
         with self._changed:
             entry.delivered = True
-            self._undelivered.pop(id(entry), None)
             self._waiting.pop(id(entry), None)
             self._moves += 1
             self._settling = (strand, self._moves)
@@ -77,23 +83,22 @@ class Turns:
 
     def _blocked_by(self, entry: Entry) -> bool:
         """True while something that ended before `entry` in the record may still come."""
-        end = entry.envelope.end_seq
-        for other in self._undelivered.values():
-            if other is not entry and other.envelope.end_seq < end and _blocks(other):
-                return True
-        for line in self._lines:
-            if line is entry.line:
-                continue
-            following = line.next()
-            if (
-                following is not None
-                and 0 < following.envelope.end_seq < end
-                and _blocks(following)
-                and self._served(following)
-                and self._reachable(line)
-            ):
+        by_end, end = self._by_end, entry.envelope.end_seq
+        while self._first < len(by_end) and self._settled(by_end[self._first]):
+            self._first += 1  # what is over at the front is looked at only once
+        for at in range(self._first, len(by_end)):
+            other = by_end[at]
+            if other.envelope.end_seq >= end:
+                return False
+            if other.line is not entry.line and not self._settled(other) and self._reachable(other.line):
                 return True
         return False
+
+    def _settled(self, entry: Entry) -> bool:
+        """True where nobody needs to wait for `entry`: it was given, is not to be served, or can't come any more."""
+        if entry.delivered or entry.passed_over or not self._served(entry):
+            return True
+        return self._covered(entry.line)
 
     def _free_to_go(self, entry: Entry) -> bool:
         settling = self._settling
@@ -112,35 +117,51 @@ class Turns:
         await asyncio.sleep(0)  # a call suspends: siblings that were begun together get to their first crossing
         if not self.needed or self._free_to_go(entry):
             return
-        self._waiting[id(entry)] = (entry, strand)
         loop = asyncio.get_running_loop()
-        deadline = originals.monotonic() + TURN_WAIT_MS_MAX / 1000
-        idle, seen = 0, self._moves
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting[id(entry)] = (entry, strand)
+        queue = self._queues.get(loop)
+        if queue is None:
+            queue = self._queues[loop] = []
+            loop.call_soon(self._pump, loop, 0, self._moves, originals.monotonic())
+        heapq.heappush(queue, (entry.envelope.end_seq, entry.envelope.seq, entry, turn))
         try:
-            while not self._free_to_go(entry):
-                if self._moves != seen:
-                    idle, seen = 0, self._moves
-                idle += 1
-                if idle > _IDLE_SPINS:
-                    if self._settling is not None:
-                        self._settling = None
-                    elif self._is_first(entry) and (not self._sleeps(loop) or originals.monotonic() > deadline):
-                        return
-                    await self._poll(loop)
-                else:
-                    await asyncio.sleep(0)
+            await turn
         finally:
             self._waiting.pop(id(entry), None)
 
-    async def _poll(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._sleeps(loop):
-            await asyncio.sleep(0)
+    def _pump(self, loop: asyncio.AbstractEventLoop, idle: int, seen: int, since: float) -> None:
+        """Wake whoever's turn it is, once in each round of the loop; give up on what does not come once it is idle."""
+        queue = self._queues[loop]
+        while queue and queue[0][3].done():  # cancelled meanwhile
+            heapq.heappop(queue)
+        if not queue:
+            del self._queues[loop]
             return
-        self._polls += 1
-        try:
-            await asyncio.sleep(_POLL_SECONDS)
-        finally:
-            self._polls -= 1
+        _end, _seq, entry, turn = queue[0]
+        now = originals.monotonic()
+        if self._moves != seen:
+            idle, seen, since = 0, self._moves, now
+        if self._free_to_go(entry):
+            heapq.heappop(queue)
+            turn.set_result(None)
+            idle, since = 0, now
+        elif idle > _IDLE_SPINS:
+            sleeps = self._sleeps(loop)
+            if self._settling is not None:
+                self._settling = None
+            elif self._is_first(entry) and (not sleeps or now - since > TURN_WAIT_MS_MAX / 1000):
+                heapq.heappop(queue)
+                turn.set_result(None)
+            elif sleeps:
+                self._polls += 1
+                loop.call_later(_POLL_SECONDS, self._polled, loop, idle, seen, since)
+                return
+        loop.call_soon(self._pump, loop, idle + 1, seen, since)
+
+    def _polled(self, loop: asyncio.AbstractEventLoop, idle: int, seen: int, since: float) -> None:
+        self._polls -= 1
+        self._pump(loop, idle, seen, since)
 
     def _sleeps(self, loop: asyncio.AbstractEventLoop) -> bool:
         """True while the loop has a timer, other than our own, that may still bring what is waited for."""
@@ -165,6 +186,7 @@ class Turns:
         with self._changed:
             self._waiting[id(entry)] = (entry, strand)
             seen, since = self._moves, originals.monotonic()
+            deadline = since + TURN_WAIT_MS_MAX / 1000
             calm = 0
             try:
                 while True:
@@ -181,7 +203,7 @@ class Turns:
                     if self._moves != seen:
                         seen, since = self._moves, now
                         calm = 0
-                    elif now - since > _THREAD_IDLE_SECONDS:
+                    elif now - since > _THREAD_IDLE_SECONDS and (now > deadline or not _others_run()):
                         self._settling = None
                         if not self.needed or self._is_first(entry):
                             return
@@ -196,6 +218,28 @@ class Turns:
             if frame is not None and not _waits(frame):
                 return False
         return True
+
+
+def _others_run() -> bool:
+    """True where another thread of this process could go on by itself: it runs, or waits for a processor only.
+
+    On Linux, from the state in `/proc/self/task/*/stat` (proc(5)); elsewhere nobody knows, and False is returned.
+    """
+    me = str(threading.get_native_id())
+    try:
+        threads = os.listdir("/proc/self/task")
+    except OSError:
+        return False
+    for thread in threads:
+        if thread != me:
+            try:
+                with open(f"/proc/self/task/{thread}/stat", "rb") as file:
+                    state = file.read().rpartition(b") ")[2][:1]
+            except OSError:
+                continue  # it has ended meanwhile
+            if state == b"R":
+                return True
+    return False
 
 
 def _waits(frame: FrameType | None) -> bool:
