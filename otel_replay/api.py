@@ -17,6 +17,7 @@ import orjson
 from otel_replay import carry, lanes, limits, originals, payload, sources
 from otel_replay import settings as _settings
 from otel_replay.clock import CHOICES, ClockChoice
+from otel_replay.coverage import Coverage
 from otel_replay.envelope import Recording, Run
 from otel_replay.errors import UsageError
 from otel_replay.faults import Faults
@@ -49,6 +50,7 @@ class RecordedRun:
         *,
         ambient: bool = False,
         parent: tuple[str, str] | None = None,
+        coverage: bool = False,
     ) -> None:
         self._run = run
         self._session = session
@@ -56,6 +58,7 @@ class RecordedRun:
         self._ambient = ambient
         self._parent = parent
         self._open = False
+        self._coverage = Coverage(session) if coverage else None
 
     @property
     def session(self) -> Session:
@@ -98,6 +101,8 @@ class RecordedRun:
         self._session.describe = self._describe
         self._recorder.start(parent=self._parent)
         self._session.activate(ambient=self._ambient)
+        if self._coverage is not None:
+            self._coverage.start()
         self._open = True
         return self
 
@@ -107,6 +112,8 @@ class RecordedRun:
         if not self._open:
             return
         self._open = False
+        if self._coverage is not None:
+            self._run = _replace(self._run, notes=(*self._run.notes, *self._coverage.stop()))
         self._session.deactivate()
         carry.uninstall()
         lanes.uninstall()
@@ -148,12 +155,14 @@ def record(
     pins: Mapping[str, object] | None = None,
     strict: bool | None = None,
     redactor: Redactor | None = None,
+    coverage: bool | None = None,
 ) -> RecordedRun:
     """Record the run inside the `with` (or `async with`).
 
     Crossings go to the journal of `store` (default `.otel-replay/`), and as spans through `tracer_provider` (default:
-    the program's own, where it has set one up). `pins` are facts to keep on the run. Raises nothing that the agent
-    would see; with `strict` faults of the recorder raise, for tests.
+    the program's own, where it has set one up). `pins` are facts to keep on the run. With `coverage` (default: the
+    project's setting) the run notes each connection and each program outside any crossing. Raises nothing that the
+    agent would see; with `strict` faults of the recorder raise, for tests.
     """
     settings = _settings.load()
     strict = settings.strict if strict is None else strict
@@ -172,7 +181,8 @@ def record(
         provider=tracer_provider,
         redactor=redactor,
     )
-    return RecordedRun(run, Session(recorder, run_id=run.run_id, name=run.name, faults=faults), recorder)
+    session = Session(recorder, run_id=run.run_id, name=run.name, faults=faults)
+    return RecordedRun(run, session, recorder, coverage=settings.coverage if coverage is None else coverage)
 
 
 def record_lane(told: Mapping[str, Any]) -> RecordedRun:
@@ -191,7 +201,7 @@ def record_lane(told: Mapping[str, Any]) -> RecordedRun:
     )
     session = Session(recorder, run_id=run.run_id, name=run.name, lane=run.lane, faults=faults)
     trace_id, span_id = told["parent"]
-    return RecordedRun(run, session, recorder, parent=(str(trace_id), str(span_id)))
+    return RecordedRun(run, session, recorder, parent=(str(trace_id), str(span_id)), coverage=settings.coverage)
 
 
 def replay(

@@ -17,8 +17,11 @@ EXIT_NOT_RECORDED = 4
 @store_option
 @click.option("--strict", is_flag=True, help="Let faults of the recorder raise in the program: for tests of it.")
 @click.option("--fsync", is_flag=True, help="Sync each crossing to the disk: survives a power cut, too.")
+@click.option("--coverage", is_flag=True, help="Note what the program reached outside any crossing.")
 @click.option("--quiet", is_flag=True, help="Say nothing of our own.")
-def command(name: str, program: tuple[str, ...], store: str | None, strict: bool, fsync: bool, quiet: bool) -> None:
+def command(
+    name: str, program: tuple[str, ...], store: str | None, strict: bool, fsync: bool, coverage: bool, quiet: bool
+) -> None:
     """Run PROGRAM and record its crossings as the run NAME.
 
     Options stand before --, the program after it. The exit code is the program's own; 4 where it came to a good end
@@ -33,6 +36,8 @@ def command(name: str, program: tuple[str, ...], store: str | None, strict: bool
         environment["OTEL_REPLAY_STRICT"] = "1"
     if fsync:
         environment["OTEL_REPLAY_FSYNC"] = "1"
+    if coverage:
+        environment["OTEL_REPLAY_COVERAGE"] = "1"
     begun_ns = now_ns()
     code = run_program(program, environment)
     with open_store(folder, create=True) as opened:

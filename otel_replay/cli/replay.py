@@ -12,6 +12,7 @@ import click
 import orjson
 
 from otel_replay.cli._child import run_program, store_folder, store_option
+from otel_replay.errors import UsageError
 
 _SELECTOR = "NAME, NAME,OCCURRENCE, ADDRESS or kind=KIND; may be given more than once."
 
@@ -29,6 +30,7 @@ _SELECTOR = "NAME, NAME,OCCURRENCE, ADDRESS or kind=KIND; may be given more than
 @click.option("--clock", type=click.Choice(["recorded", "live"]), default="recorded", show_default=True)
 @click.option("--strict", is_flag=True, help="A verdict that rests on a served drift fails (exit code 7).")
 @click.option("--allow-incomplete", is_flag=True, help="Replay an interrupted or damaged recording as far as it goes.")
+@click.option("--isolate", is_flag=True, help="Give the program no network at all (Linux).")
 @click.option("--keep", is_flag=True, help="Keep the replay as a run of its own in the store.")
 @click.option("--dry-run", is_flag=True, help="Say what would be served, live and blocked; run nothing.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False), help="Write the report as JSON (- for stdout).")
@@ -40,6 +42,7 @@ def command(
     json_path: str | None,
     junit_path: str | None,
     dry_run: bool,
+    isolate: bool,
     override: tuple[str, ...],
     **options: Any,
 ) -> None:
@@ -54,6 +57,8 @@ def command(
     if dry_run:
         _explain(run, folder, chosen)
         return
+    if isolate:
+        _isolate(run, folder)
     with tempfile.TemporaryDirectory(prefix="otel-replay-") as scratch:
         report = Path(scratch) / "report.json"
         code = run_program(
@@ -68,6 +73,16 @@ def command(
         )
         form = orjson.loads(report.read_bytes()) if report.is_file() else None
     sys.exit(_tell(form, code, run, json_path, junit_path))
+
+
+def _isolate(*places: str) -> None:
+    """Leave the network, for what we start too. Raises UsageError where that can't be, or where one is needed."""
+    from otel_replay.cli._isolate import isolate
+
+    far = [place for place in places if "://" in place and not place.startswith("file:")]
+    if far:
+        raise UsageError(f"--isolate leaves no network to read {far[0]!r} by: import it first (otel-replay import)")
+    isolate()
 
 
 def _absolute(run: str) -> str:
