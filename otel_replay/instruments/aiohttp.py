@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from collections.abc import AsyncIterator, Mapping
 from importlib import import_module
 from typing import Any
@@ -186,9 +187,11 @@ async def _served(session: Any, crossing: Crossing, method: str, url: Any, given
     full = yarl.URL(value["url"]) if value.get("url") else full
     sent = multidict.CIMultiDictProxy(session._prepare_headers(given.get("headers")))
     info = reqrep.RequestInfo(full, method, sent, full)
-    response = session._response_class(
+    kind = session._response_class
+    written = {"stream_writer": _NothingWritten()} if "stream_writer" in _parameters(kind) else {}
+    response = kind(
         method, full, writer=None, continue100=None, timer=None, request_info=info, traces=[],
-        loop=asyncio.get_running_loop(), session=session, stream_writer=_NothingWritten(),
+        loop=asyncio.get_running_loop(), session=session, **written,
     )  # fmt: skip
     response._closed = False
     response.version = import_module("aiohttp.http_writer").HttpVersion(1, 1)
@@ -206,3 +209,10 @@ async def _served(session: Any, crossing: Crossing, method: str, url: Any, given
 
 class _NothingWritten:
     output_size = 0
+
+
+@functools.cache
+def _parameters(kind: type) -> frozenset[str]:
+    return frozenset(
+        name for base in kind.__mro__ if "__init__" in vars(base) for name in inspect.signature(base).parameters
+    )

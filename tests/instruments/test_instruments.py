@@ -174,7 +174,7 @@ def test_a_rebuilt_message_is_served_whole_and_as_a_stream(lab: Lab) -> None:
 
     recorded_as(lab, "anthropic.messages", {**request, "stream": True}, MESSAGE)
     streamed = lab.replay(agent)
-    assert [block.model_dump(exclude_unset=True) for block in streamed.content] == MESSAGE["content"]
+    assert [block.model_dump(exclude_none=True) for block in streamed.content] == MESSAGE["content"]
 
 
 # Doors ----------------------------------------------------------------------------------------------------------

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pydantic
 import pytest
@@ -365,7 +367,7 @@ def test_a_stream_torn_off_raises_after_the_same_chunks(lab: Lab) -> None:
     def agent(url: str) -> Any:
         seen: list[Any] = []
         stream = sync_of(url).chat.completions.create(model="m", messages=ASK, stream=True)
-        with pytest.raises(openai.APIConnectionError) as caught:
+        with pytest.raises((openai.APIConnectionError, httpx.ReadError)) as caught:  # older SDKs raise httpx's own
             _read(stream, seen)
         return seen, type(caught.value), str(caught.value), type(caught.value.__cause__)
 
@@ -478,16 +480,20 @@ def test_what_happens_to_the_messages_after_the_call_is_not_in_the_record(lab: L
 # Patching -------------------------------------------------------------------------------------------------------
 
 
+def _library(client: Any) -> Any:
+    """Return the transport's library that this version of the SDK stands on: httpx or httpx2."""
+    tops = (base.__module__.partition(".")[0] for base in type(client._client).__mro__)
+    return importlib.import_module(next(top for top in tops if top.startswith("httpx")))
+
+
 class Mine(openai.OpenAI):
     """A client of the program's own."""
 
 
 def test_clients_made_before_subclasses_options_and_own_transports_are_covered(lab: Lab) -> None:
-    import httpx2
-
     with ModelServer(lambda request: reply.text("blue")) as server:
         before, mine = sync_of(server.url), Mine(base_url=server.url, api_key="none")
-        own = sync_of(server.url, http_client=httpx2.Client())
+        own = sync_of(server.url, http_client=_library(before).Client())
 
         def agent() -> Any:
             clients = [before, mine, own, before.with_options(timeout=3)]
