@@ -16,6 +16,7 @@ import orjson
 
 from otel_replay import carry, lanes, limits, originals, payload, sources
 from otel_replay import settings as _settings
+from otel_replay.chance import Chance
 from otel_replay.clock import CHOICES, ClockChoice
 from otel_replay.coverage import Coverage
 from otel_replay.envelope import Recording, Run
@@ -51,6 +52,7 @@ class RecordedRun:
         ambient: bool = False,
         parent: tuple[str, str] | None = None,
         coverage: bool = False,
+        chance: bool = False,
     ) -> None:
         self._run = run
         self._session = session
@@ -59,6 +61,7 @@ class RecordedRun:
         self._parent = parent
         self._open = False
         self._coverage = Coverage(session) if coverage else None
+        self._chance = Chance() if chance else None
 
     @property
     def session(self) -> Session:
@@ -103,6 +106,8 @@ class RecordedRun:
         self._session.activate(ambient=self._ambient)
         if self._coverage is not None:
             self._coverage.start()
+        if self._chance is not None:
+            self._chance.start(self._session)
         self._open = True
         return self
 
@@ -114,6 +119,9 @@ class RecordedRun:
         self._open = False
         if self._coverage is not None:
             self._run = _replace(self._run, notes=(*self._run.notes, *self._coverage.stop()))
+        if self._chance is not None:
+            Chance.stop(self._session)
+            self._run = _replace(self._run, pins={**self._run.pins, "chance": self._chance.taped()})
         self._session.deactivate()
         carry.uninstall()
         lanes.uninstall()
@@ -156,13 +164,15 @@ def record(
     strict: bool | None = None,
     redactor: Redactor | None = None,
     coverage: bool | None = None,
+    chance: bool | None = None,
 ) -> RecordedRun:
     """Record the run inside the `with` (or `async with`).
 
     Crossings go to the journal of `store` (default `.otel-replay/`), and as spans through `tracer_provider` (default:
     the program's own, where it has set one up). `pins` are facts to keep on the run. With `coverage` (default: the
-    project's setting) the run notes each connection and each program outside any crossing. Raises nothing that the
-    agent would see; with `strict` faults of the recorder raise, for tests.
+    project's setting) the run notes each connection and each program outside any crossing. With `chance` it
+    keeps what the program's own code draws from random, secrets, uuid, os.urandom and numpy, and a replay gives that
+    back. Raises nothing that the agent would see; with `strict` faults of the recorder raise, for tests.
     """
     settings = _settings.load()
     strict = settings.strict if strict is None else strict
@@ -182,7 +192,13 @@ def record(
         redactor=redactor,
     )
     session = Session(recorder, run_id=run.run_id, name=run.name, faults=faults)
-    return RecordedRun(run, session, recorder, coverage=settings.coverage if coverage is None else coverage)
+    return RecordedRun(
+        run,
+        session,
+        recorder,
+        coverage=settings.coverage if coverage is None else coverage,
+        chance=settings.chance if chance is None else chance,
+    )
 
 
 def record_lane(told: Mapping[str, Any]) -> RecordedRun:

@@ -40,6 +40,7 @@ CANCELLED_WAIT_MS_MAX = 10_000
 """How long a crossing that was cancelled in the record stays suspended before it is refused."""
 REPORT_TEXT_CHARS_MAX = 400
 COVERAGE_NOTES_MAX = 100
+CHANCE_VALUES_MAX = 100_000
 
 # Receivers -----------------------------------------------------------------------------------------------
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from otel_replay import carry, lanes, originals, payload
+from otel_replay.chance import Chance
 from otel_replay.clock import RecordedClock
 from otel_replay.envelope import Envelope, Recording
 from otel_replay.errors import Diverged, NotCaptured, NothingCompared, ReplayError, UnknownBoundary
@@ -57,6 +58,8 @@ class ReplaySession:
         self._lane = session.lane
         self._account = LaneAccount(session)
         self._guard = Guard(session, driver)
+        tape = recording.run.pins.get("chance")
+        self._chance = Chance(tape) if isinstance(tape, dict) and tape else None
         start_ns = recording.run.start_ns
         self._clock = RecordedClock(start_ns, runs_live) if recorded_clock and start_ns else None
         self._answer: tuple[object] | None = None
@@ -134,6 +137,8 @@ class ReplaySession:
         self._recorder.start(self._link())
         self._session.activate()
         self._guard.start()
+        if self._chance is not None:
+            self._chance.start(self._session)
         if self._clock is not None:
             self._driver.on_time = self._clock.move
             if not self._clock.start(self._session):
@@ -177,6 +182,7 @@ class ReplaySession:
 
     def _close(self, error: BaseException | None) -> ReplayError | UnknownBoundary | None:
         """End the session; return what went apart, if anything did."""
+        Chance.stop(self._session)
         RecordedClock.stop(self._session)
         self._guard.stop()
         self._session.deactivate()
@@ -186,6 +192,7 @@ class ReplaySession:
             self._end_lane()
             return self._driver.fault
         fault = self._final_fault(error)
+        self._account.close()
         self._report = self._make_report(fault or error)
         from dataclasses import replace
 
@@ -251,6 +258,8 @@ class ReplaySession:
                 for entry in entries
             ]
         notes = [*self._notes, *_ambiguities(driver)]
+        if self._chance is not None:
+            notes += [f"chance: {site} is not in the record: live" for site in self._chance.live]
         details = getattr(error, "details", None)
         cause = getattr(error, "cause", "") or (type(error).__name__ if error is not None else "")
         steps = tuple(getattr(details, "next_steps", ()))

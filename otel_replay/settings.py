@@ -28,6 +28,7 @@ class Settings:
     strict: bool = False
     fsync: bool = False
     coverage: bool = False
+    chance: bool = False
     capture_content: str = "SPAN_ONLY"
     value_length_limit: int | None = None
     project: Mapping[str, object] = field(default_factory=dict)
@@ -87,6 +88,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         lane=env.get("OTEL_REPLAY_LANE", ""),
         strict=env.get("OTEL_REPLAY_STRICT", "").lower() in ("1", "true", "yes"),
         coverage=(env.get("OTEL_REPLAY_COVERAGE") or str(table.get("coverage", ""))).lower() in ("1", "true", "yes"),
+        chance=(env.get("OTEL_REPLAY_CHANCE") or str(table.get("chance", ""))).lower() in ("1", "true", "yes"),
         fsync=env.get("OTEL_REPLAY_FSYNC", "").lower() in ("1", "true", "yes"),
         capture_content=env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY").upper(),
         value_length_limit=_length_limit(env),

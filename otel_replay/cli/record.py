@@ -18,9 +18,17 @@ EXIT_NOT_RECORDED = 4
 @click.option("--strict", is_flag=True, help="Let faults of the recorder raise in the program: for tests of it.")
 @click.option("--fsync", is_flag=True, help="Sync each crossing to the disk: survives a power cut, too.")
 @click.option("--coverage", is_flag=True, help="Note what the program reached outside any crossing.")
+@click.option("--chance", is_flag=True, help="Keep what the program draws from random, secrets and uuid.")
 @click.option("--quiet", is_flag=True, help="Say nothing of our own.")
 def command(
-    name: str, program: tuple[str, ...], store: str | None, strict: bool, fsync: bool, coverage: bool, quiet: bool
+    name: str,
+    program: tuple[str, ...],
+    store: str | None,
+    strict: bool,
+    fsync: bool,
+    coverage: bool,
+    chance: bool,
+    quiet: bool,
 ) -> None:
     """Run PROGRAM and record its crossings as the run NAME.
 
@@ -38,6 +46,8 @@ def command(
         environment["OTEL_REPLAY_FSYNC"] = "1"
     if coverage:
         environment["OTEL_REPLAY_COVERAGE"] = "1"
+    if chance:
+        environment["OTEL_REPLAY_CHANCE"] = "1"
     begun_ns = now_ns()
     code = run_program(program, environment)
     with open_store(folder, create=True) as opened:
