@@ -262,9 +262,16 @@ def test_retries_are_attempts_of_one_crossing_and_are_not_waited_for_again(lab: 
 
     with ModelServer(script) as server:
         recorded = lab.record(lambda: agent(server.url))
-    began = time.monotonic()
-    assert lab.replay(lambda: agent(server.url)) == recorded
-    assert time.monotonic() - began < 0.9, "the recorded waits"
+    seconds = []
+
+    def timed() -> Any:
+        began = time.monotonic()
+        answer = agent(server.url)
+        seconds.append(time.monotonic() - began)
+        return answer
+
+    assert lab.replay(timed) == recorded
+    assert seconds[0] < 0.9, "the recorded waits"
     (envelope,) = lab.envelopes()
     assert recorded[1] == 2
     assert [attempt.status for attempt in envelope.attempts] == ["429", "503"]
