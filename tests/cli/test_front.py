@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -61,11 +61,13 @@ print([name for name in {HEAVY[:5]!r} if name in sys.modules])
 
 def test_help_is_quick() -> None:
     def best(*words: str) -> float:
+        """Return the least processor time of some runs: the clock also counts what else the machine does."""
         times = []
         for _ in range(5):
-            begun = time.perf_counter()
+            begun = os.times()
             subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, timeout=60, check=True)
-            times.append(time.perf_counter() - begun)
+            ended = os.times()
+            times.append(ended.children_user + ended.children_system - begun.children_user - begun.children_system)
         return min(times)
 
     assert best("-m", "otel_replay", "--help") - best("-c", "pass") < 0.150
