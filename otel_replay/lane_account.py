@@ -91,6 +91,10 @@ class LaneAccount:
                 path.unlink(missing_ok=True)
         return self._lines
 
+    def close(self) -> None:
+        """Remove the file; it is the parent's to remove."""
+        self._read()
+
     @property
     def compared(self) -> bool:
         """True where another process met a recorded crossing."""
