@@ -12,7 +12,8 @@ import pytest
 
 from otel_replay.errors import ImportFault
 from otel_replay.importers import open_source
-from otel_replay.span import Event, KeyValues, Link, LogRecord, Resource, Scope, Span, request_from_logs
+from otel_replay.span import Event, KeyValues, Link, LogRecord, Resource, Scope, Span
+from otel_replay.wire.logs import request_from_logs
 
 DATA = Path(__file__).parent / "data"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -288,7 +289,7 @@ def test_phoenix_dataframe_row_and_old_uuid_ids() -> None:
     assert any("digest" in note for note in result.notes)
 
 
-RUN = {
+RUN: dict[str, Any] = {
     "id": "7b2f9df0-57ae-4a0f-8f2b-6d2f5a1c0e11",
     "trace_id": "0af76519-16cd-43dd-8448-eb211c80319c",
     "parent_run_id": None,
