@@ -1,0 +1,1 @@
+"""One file a shape: each turns documents of its kind into spans, and tells the report what they lack."""
