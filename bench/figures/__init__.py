@@ -1,0 +1,1 @@
+"""One module a group of figures; each has `measured()`, which returns them."""
