@@ -66,9 +66,13 @@ def test_leaves(old: Any, new: Any, expected: FieldChange) -> None:
 
 
 def test_tags_are_transparent_in_paths() -> None:
-    tree = lambda n: {"args": {"$": "tuple", "v": [{"$": "dataclass", "t": "app:Order", "v": {"n": n}}]}}  # noqa: E731 - twice
+    def tree(n: int) -> object:
+        return {"args": {"$": "tuple", "v": [{"$": "dataclass", "t": "app:Order", "v": {"n": n}}]}}
+
+    def pairs(n: int) -> object:
+        return {"$": "dict", "v": [[1, "a"], ["k", n]]}
+
     assert [str(change) for change in compare(tree(1), tree(2))] == ["$.args[0].n recorded 1, now 2"]
-    pairs = lambda n: {"$": "dict", "v": [[1, "a"], ["k", n]]}  # noqa: E731 - twice
     assert [str(change) for change in compare(pairs(1), pairs(2))] == ["$.k recorded 1, now 2"]
 
 

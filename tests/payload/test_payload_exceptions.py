@@ -7,8 +7,9 @@ import json
 import subprocess
 import sys
 import urllib.error
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import anthropic
 import httpx
@@ -49,18 +50,22 @@ OWN_CASES = [
 SDKS = {"openai": openai, "anthropic": anthropic}
 
 
-def sdk_cases() -> list[dict]:
+def sdk_cases() -> list[dict[str, Any]]:
     shared = json.loads(CASES.read_text()) if CASES.exists() else []
     return OWN_CASES + [case for case in shared if case["raised"].partition(".")[0] in SDKS]
 
 
-def named(path: str) -> type:
+def named(path: str) -> type[Exception]:
     module, name = path.split(".")
-    return getattr(SDKS[module], name)
+    found = getattr(SDKS[module], name)
+    assert isinstance(found, type)
+    assert issubclass(found, Exception)
+    return found
 
 
-def make(case: dict) -> Exception:
-    cls, ctor = named(case["raised"]), case["ctor"]
+def make(case: dict[str, Any]) -> Any:
+    cls: Any = named(case["raised"])
+    ctor = case["ctor"]
     request = httpx2.Request("POST", "https://api.example/v1/chat/completions", json={"model": "m"})
     if "request" in ctor:
         return cls(request=request)
@@ -72,7 +77,7 @@ def make(case: dict) -> Exception:
 
 
 @pytest.mark.parametrize("case", sdk_cases(), ids=lambda case: case["raised"])
-def test_rec12_sdk_errors_come_back_as_their_class(case: dict) -> None:
+def test_rec12_sdk_errors_come_back_as_their_class(case: dict[str, Any]) -> None:
     recorded = make(case)
     served = decode(encode(recorded, strict=True))
     assert type(served) is type(recorded)
@@ -121,6 +126,8 @@ def test_rec12_requests_errors_come_back_with_their_response() -> None:
         recorded = error
     served = decode(encode(recorded, strict=True))
     assert type(served) is requests.HTTPError
+    assert served.response is not None
+    assert isinstance(served.request, requests.PreparedRequest)
     assert str(served) == str(recorded)
     assert (served.response.status_code, served.response.text, served.response.url) == (503, "busy", "https://x/y")
     assert served.response.headers["retry-after"] == "7"
@@ -151,25 +158,16 @@ class Slotted(ValueError):
         self.code = code
 
 
-class Wide(ExceptionGroup):
-    def derive(self, excs: object) -> Wide:
-        return Wide(self.message, excs)  # type: ignore[arg-type]
+class Wide(ExceptionGroup[Exception]):
+    def derive(self, excs: Sequence[Any]) -> Any:
+        return Wide(self.message, excs)
 
 
-def facts(error: BaseException) -> tuple:
-    members = ("errno", "strerror", "filename", "filename2", "value", "code", "name", "path", "msg", "lineno", "text")
-    members += (
-        "encoding",
-        "object",
-        "start",
-        "end",
-        "reason",
-        "tenant",
-        "left",
-        "returncode",
-        "output",
-        "characters_written",
-    )
+def facts(error: BaseException) -> tuple[Any, ...]:
+    members = (
+        "errno strerror filename filename2 value code name path msg lineno text encoding object start end reason "
+        "tenant left returncode output characters_written"
+    ).split()
     held = {}
     for name in members:
         try:
@@ -297,12 +295,12 @@ class Order(pydantic.BaseModel):
     "ask",
     [
         lambda: Order(symbol="?", quantity=0),
-        lambda: Order(quantity="x"),
+        lambda: Order(**cast(Any, {"quantity": "x"})),
         lambda: Order.model_validate_json('{"symbol": 1, "quantity": [1]}'),
         lambda: Order.model_validate_json("{"),
     ],
 )
-def test_validation_errors_come_back(ask) -> None:
+def test_validation_errors_come_back(ask: Callable[[], object]) -> None:
     with pytest.raises(pydantic.ValidationError) as caught:
         ask()
     caught.value.add_note("seen")

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import warnings
 from pathlib import Path
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -144,7 +145,7 @@ def test_losses_name_path_and_reason() -> None:
         payload = encode({"result": {"conn": connection, "lock": threading.Lock(), "odd key": 1}})
     assert payload.encoding == "typed-json"
     assert payload.reason == "result.conn: socket.socket holds an open connection and cannot be kept"
-    assert payload.tree()["result"]["conn"]["t"] == "socket.socket"
+    assert cast(Any, payload.tree())["result"]["conn"]["t"] == "socket.socket"
     assert encode([{"odd key": object()}]).reason.startswith("[0]['odd key']: object is not a kind")
     assert encode({"$": (1, object())}).reason.startswith("['$'][1]: object")
     with pytest.raises(Unservable, match=r"result\.conn: socket\.socket holds"):
@@ -279,7 +280,7 @@ def test_classes_of_the_main_module_have_its_importable_name(tmp_path: Path) -> 
     assert run(tmp_path, "-c", ask % text).strip() == "<class 'agent_x.Plan'>"
 
 
-def test_only_allowed_packages_are_imported(tmp_path: Path, monkeypatch) -> None:
+def test_only_allowed_packages_are_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "allowed_pkg"
     package.mkdir()
     (package / "__init__.py").write_text("class Oops(Exception): pass\ndef __getattr__(name): raise SystemExit(name)")

@@ -12,6 +12,7 @@ import types
 import uuid
 import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
 
 import duckdb
 import orjson
@@ -191,7 +192,7 @@ def nested(levels: int) -> object:
 
 
 @pytest.mark.parametrize("wrap", [lambda v: v, lambda v: {"a": v}, lambda v: [v, {1}]])
-def test_depth_is_bounded_alike_on_both_ways(wrap) -> None:
+def test_depth_is_bounded_alike_on_both_ways(wrap: Callable[[object], object]) -> None:
     fits, deep = wrap(nested(PAYLOAD_DEPTH_MAX - 3)), wrap(nested(PAYLOAD_DEPTH_MAX + 1))
     assert encode(fits) == payload_module._slow(fits)
     assert same(decode(encode(fits, strict=True)), fits)
@@ -209,7 +210,7 @@ def test_hopeless_depth_neither_raises_nor_hangs() -> None:
         check_form(payload)
 
 
-def test_shared_parts_that_grow_without_end_are_lost(monkeypatch) -> None:
+def test_shared_parts_that_grow_without_end_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload_module, "NODES_MAX", 10_000)
     monkeypatch.setattr("otel_replay.encodings.core.NODES_MAX", 10_000)
     value: object = []
@@ -219,7 +220,7 @@ def test_shared_parts_that_grow_without_end_are_lost(monkeypatch) -> None:
     assert "larger than" in encode((value,)).reason
 
 
-def test_a_text_past_the_limit_is_lost_with_its_size(monkeypatch) -> None:
+def test_a_text_past_the_limit_is_lost_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload_module, "PAYLOAD_BYTES_MAX", 100)
     for value in ("x" * 200, ("x" * 200,)):
         assert "bytes" in encode(value).reason
@@ -259,7 +260,7 @@ def test_no_code_of_the_class_runs_when_a_value_is_rebuilt() -> None:
         kinds.Loud.armed = False
 
 
-def test_encoding_changes_nothing_and_warns_of_nothing(recwarn) -> None:
+def test_encoding_changes_nothing_and_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
     model = kinds.Model(x=1)
     model.x = kinds.Box[int](item=1)
     before = (dict(vars(model)), set(model.model_fields_set))

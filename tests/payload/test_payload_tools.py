@@ -8,6 +8,7 @@ import decimal
 import enum
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,7 +81,7 @@ def _cycle() -> object:
 
 
 @pytest.mark.parametrize(("make", "word"), [(_generator, "generator"), (_cycle, "contains itself")])
-def test_rec16_what_cannot_be_kept_says_so_at_once(make, word: str) -> None:
+def test_rec16_what_cannot_be_kept_says_so_at_once(make: Callable[[], object], word: str) -> None:
     payload = encode(make())
     assert word in payload.reason
     assert "<generator object" not in payload.text

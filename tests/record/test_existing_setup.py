@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanContext
 
 from otel_replay import boundary, codec, open_store, record, replay, semconv
 from otel_replay.otel.convert import to_neutral
@@ -29,6 +30,12 @@ def lookup(number: int) -> dict[str, int]:
 @boundary("model", kind="model")
 def model(messages: list[dict[str, str]]) -> dict[str, Any]:
     return {"model": "m-1", "usage": {"prompt_tokens": 3, "completion_tokens": 4}, "choices": []}
+
+
+def context_of(span: ReadableSpan) -> SpanContext:
+    context = span.get_span_context()
+    assert context is not None
+    return context
 
 
 def provider_with(exporter: SpanExporter) -> TracerProvider:
@@ -57,7 +64,7 @@ def test_own_spans_are_unchanged_and_ours_nest_among_them(tmp_path: Path) -> Non
     assert spans["run"].parent.span_id == ids["request"]
     assert spans["step"].parent.span_id == ids["run"]
     assert spans["execute_tool lookup"].parent.span_id == ids["step"]
-    assert len({span.get_span_context().trace_id for span in spans.values()}) == 1
+    assert len({context_of(span).trace_id for span in spans.values()}) == 1
 
 
 def test_the_span_holds_the_envelope_that_the_journal_holds(tmp_path: Path) -> None:
@@ -94,9 +101,10 @@ def test_incident_and_replay_stand_side_by_side(tmp_path: Path) -> None:
         lookup(7)
     replayed = [s for s in exporter.get_finished_spans() if s.name == "execute_tool lookup"][-1]
     assert replayed is not recorded
+    assert replayed.attributes is not None
     assert replayed.attributes[semconv.MODE] == "stub"
-    assert [link.context.span_id for link in replayed.links] == [recorded.get_span_context().span_id]
-    assert [link.context.trace_id for link in replayed.links] == [recorded.get_span_context().trace_id]
+    assert [link.context.span_id for link in replayed.links] == [context_of(recorded).span_id]
+    assert [link.context.trace_id for link in replayed.links] == [context_of(recorded).trace_id]
 
 
 def test_genai_attributes_are_readable_and_follow_the_capture_flag(
@@ -128,7 +136,7 @@ def test_ids_come_from_a_private_source(tmp_path: Path) -> None:
         with record("run", store=tmp_path, tracer_provider=provider_with(exporter), strict=True):
             lookup(1)
             found = [random.random() for _ in range(3)]
-        return found, {span.get_span_context().trace_id for span in exporter.get_finished_spans()}
+        return found, {context_of(span).trace_id for span in exporter.get_finished_spans()}
 
     bare, _ = numbers(None)
     first, trace_one = numbers(InMemorySpanExporter())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -100,9 +101,12 @@ def test_bytes_that_are_not_text_are_looked_into() -> None:
     assert base64.b64encode(secret).decode() not in made.text
 
 
+def text(value: object) -> Payload:
+    return Payload("json", orjson.dumps(value).decode())
+
+
 def test_an_envelope_is_redacted_in_every_part_under_one_numbering() -> None:
     secret, other = "sk_live_" + "a1" * 12, "sk_live_" + "b2" * 12
-    text = lambda value: Payload("json", orjson.dumps(value).decode())  # noqa: E731 - three letters would not be clearer
     envelope = Envelope(
         "r", "x[1]", "x", "tool", text({"a": secret}),
         Outcome("streamed", text(None), (Chunk(text(other[:9]), text(secret)), Chunk(text(other[9:]))), "exhausted"),
@@ -124,9 +128,12 @@ def test_an_envelope_is_redacted_in_every_part_under_one_numbering() -> None:
     assert REDACTOR.redact_envelope(made) is made
     again, request = REDACTOR.redact_crossing(made)
     assert (again, request.value) == (made, made.request)
-    for secret_part in ({"pins": {"k": secret}}, {"run_name": secret}, {"request": text(secret)}):
-        small = Envelope(**{"run_id": "r", "address": "x[1]", "boundary": "x", "kind": "tool", "request": text(1),
-                            "outcome": Outcome("returned", text(2)), "seq": 1} | secret_part)  # fmt: skip
+    clean = Envelope("r", "x[1]", "x", "tool", text(1), Outcome("returned", text(2)), 1)
+    for small in (
+        replace(clean, pins={"k": secret}),
+        replace(clean, run_name=secret),
+        replace(clean, request=text(secret)),
+    ):
         assert secret not in repr(REDACTOR.redact_envelope(small))
 
 

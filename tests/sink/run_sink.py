@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
 
@@ -14,7 +15,7 @@ from otel_replay.sink import Sink, SinkConfig, server  # noqa: E402  # the path 
 def main() -> None:
     folder = Path(sys.argv[1])
     changes = {name: json.loads(text) for name, text in (item.split("=", 1) for item in sys.argv[2:])}
-    facts = {
+    facts: dict[str, Any] = {
         "span_sink": "tests.sink.file_sink:make",
         "span_sink_args": (str(folder / "out"),),
         "wal_folder": str(folder / "wal"),

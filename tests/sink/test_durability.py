@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -167,7 +167,7 @@ def test_two_sinks_on_one_folder_do_not_disturb_each_other(tmp_path: Path) -> No
             assert request(address, request_from_spans([a_span(n)]), Content_Type=PROTOBUF).status == 200
         one.kill(group=True)
         found = wait_for(3, tmp_path / "out")  # the living one adopts what the dead one had accepted
-        assert sorted(span.get("n") for span in found) == [1, 3, 5]
+        assert sorted(cast(int, span.get("n")) for span in found) == [1, 3, 5]
         assert two.end() == 0
     assert Counter(span.get("n") for span in kept(tmp_path / "out")) == Counter(range(6))
 

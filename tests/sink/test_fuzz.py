@@ -7,7 +7,7 @@ import http.client
 import random
 import socket
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -25,7 +25,12 @@ from .conftest import BODY, JSON, PROTOBUF, a_span, config, request
 from .test_grpc import TRACES
 
 GOOD = {PROTOBUF: request_from_spans([a_span(n) for n in range(3)]), JSON: json_line([a_span(n) for n in range(3)])}
-PACK = {"": bytes, "gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "zstd": zstandard.compress,
+}
 CORPUS = Path(__file__).parent / "corpus"
 FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

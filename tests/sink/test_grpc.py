@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Link, SpanKind
 
 from otel_replay.sink import Sink
-from otel_replay.span import KeyValues
+from otel_replay.span import KeyValues, LogRecord
 from otel_replay.wire import logs
 from otel_replay.wire.protobuf import request_from_spans
 
@@ -53,7 +53,7 @@ def retry_seconds(fault: grpc.RpcError) -> int:
 
 def test_spans_and_log_records_are_kept(start: Callable[..., Sink], tmp_path: Path) -> None:
     sink = start()
-    record = logs.LogRecord(7, event_name="e", body=KeyValues((("a", None),)))
+    record = LogRecord(7, event_name="e", body=KeyValues((("a", None),)))
     assert call(sink.grpc_address, BODY) == b""
     assert call(sink.grpc_address, request_from_spans([a_span(1)]), compression=grpc.Compression.Gzip) == b""
     assert call(sink.grpc_address, logs.request_from_logs([record]), LOGS) == b""

@@ -16,6 +16,7 @@ import zstandard
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from otel_replay.sink import Sink
+from otel_replay.span import LogRecord
 from otel_replay.wire import logs
 from otel_replay.wire.json import json_line
 from otel_replay.wire.protobuf import request_from_spans
@@ -159,8 +160,17 @@ def test_unknown_fields_are_kept(start: Callable[..., Sink], tmp_path: Path) -> 
 
 
 def test_log_events_are_kept(start: Callable[..., Sink], tmp_path: Path) -> None:
-    record = logs.LogRecord(
-        5, 6, 9, "INFO", "gen_ai.client.inference.operation.details", ("a", 1), (("k", "v"),), 0, 1, "ab" * 16, "cd" * 8
+    record = LogRecord(
+        5,
+        "ab" * 16,
+        "cd" * 8,
+        "gen_ai.client.inference.operation.details",
+        ("a", 1),
+        (("k", "v"),),
+        observed_time_ns=6,
+        severity_number=9,
+        severity_text="INFO",
+        flags=1,
     )
     answer = request(start().http_address, logs.request_from_logs([record]), "/v1/logs", Content_Type=PROTOBUF)
     assert answer.status == 200

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Callable
+from typing import cast
 
 import orjson
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from otel_replay import codec, semconv
 from otel_replay.envelope import Chunk, Envelope, Outcome, Payload
 from otel_replay.limits import IMPORT_DEPTH_MAX
-from otel_replay.span import KeyValues, Span
+from otel_replay.span import KeyValues, Span, Value
 from otel_replay.store.parquet import table_of
 from otel_replay.store.rows import envelope_text, from_row, to_row
 from otel_replay.store.runs import envelope_of
@@ -72,7 +74,7 @@ def test_json_columns_are_strict_json(span: Span) -> None:
     ],
 )
 @pytest.mark.parametrize("key", ["k", "gen_ai.input.messages", "gen_ai.output.messages", "otel_replay.envelope"])
-def test_each_kind_of_value(key: str, value: object) -> None:
+def test_each_kind_of_value(key: str, value: Value) -> None:
     span = dataclasses.replace(SPAN, attributes=(("before", 1), (key, value), ("after", "x")))
     assert repr(back(span)) == repr(span)
 
@@ -85,7 +87,7 @@ def test_a_key_that_stands_twice_keeps_both_and_shows_the_last() -> None:
 
 @pytest.mark.parametrize("leaf", [1, float("nan")])
 @pytest.mark.parametrize("wrap", [lambda v: (v,), lambda v: KeyValues((("k", v),))])
-def test_values_nested_as_deep_as_any_importer_lets_through(leaf: object, wrap) -> None:  # type: ignore[no-untyped-def]
+def test_values_nested_as_deep_as_any_importer_lets_through(leaf: Value, wrap: Callable[[Value], Value]) -> None:
     value = leaf
     for _ in range(IMPORT_DEPTH_MAX):
         value = wrap(value)
@@ -157,7 +159,9 @@ def test_request_and_response_stand_once() -> None:
 def test_a_cut_envelope_is_named_and_kept_as_it_came() -> None:
     envelope = Envelope("r" * 32, "a[1]", "a", "tool", Payload("json", "1"), Outcome("returned"), 1, 2)
     span = codec.to_span(envelope)
-    cut = tuple((k, tuple(p[:20] for p in v) if k == semconv.ENVELOPE else v) for k, v in span.attributes)
+    cut = tuple(
+        (k, tuple(p[:20] for p in cast(tuple[str, ...], v)) if k == semconv.ENVELOPE else v) for k, v in span.attributes
+    )
     span = dataclasses.replace(span, attributes=cut)
     row = to_row(span)
     assert row["integrity"] == "truncated"

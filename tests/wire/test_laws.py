@@ -6,7 +6,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_replay.span import KeyValues, Resource, Span, Value
+from otel_replay.span import KeyValues, LogRecord, Resource, Span, Value
 from otel_replay.wire import json as wire_json
 from otel_replay.wire import logs, protobuf, text
 
@@ -25,7 +25,7 @@ from .strategies import (
 )
 
 LOGS = st.builds(
-    logs.LogRecord,
+    LogRecord,
     time_ns=TIMES,
     observed_time_ns=TIMES,
     severity_number=st.integers(0, 24),
@@ -63,7 +63,7 @@ def test_json_gives_back_what_it_was_given(spans: list[Span]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(LOGS, max_size=3))
-def test_log_records_survive_protobuf_and_the_form_of_a_span(records: list[logs.LogRecord]) -> None:
+def test_log_records_survive_protobuf_and_the_form_of_a_span(records: list[LogRecord]) -> None:
     assert exact(logs.logs_from_request(logs.request_from_logs(records))) == exact(records)
     spans = [logs.span_from_log(record) for record in records]
     carried = protobuf.spans_from_request(protobuf.request_from_spans(spans))

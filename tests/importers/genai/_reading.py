@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from otel_replay.span import KeyValues, LogRecord, Scope, Span, Value
 from otel_replay.wire.json import spans_from_json
@@ -66,4 +66,4 @@ def any_value(value: Any) -> Value:
         return KeyValues((key, any_value(item)) for key, item in value.items())
     if isinstance(value, list):
         return tuple(any_value(item) for item in value)
-    return value
+    return cast(Value, value)

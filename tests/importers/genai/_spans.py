@@ -28,7 +28,7 @@ def span(
 ) -> Span:
     """Return a span that starts at `start` milliseconds and lasts half a millisecond."""
     at = 1_790_000_000_000_000_000 + start * 1_000_000
-    events = ()
+    events: tuple[Event, ...] = ()
     if exception:
         pairs = (("exception.type", exception[0]), ("exception.message", exception[1]))
         events = (Event(at, "exception", pairs),)

@@ -125,7 +125,7 @@ _values = st.sampled_from(_KINDS) | _json | _json.map(lambda value: json.dumps(v
 def test_wrong_types_are_never_an_exception(attributes: dict[str, Any], scope: str) -> None:
     whole = {key: value for key, value in attributes.items() if not _too_large(value)}
     one = span("x", whole, scope=scope)
-    log = LogRecord(1, one.trace_id, one.span_id, "gen_ai.choice", whole.get("events"))  # type: ignore[arg-type]
+    log = LogRecord(1, one.trace_id, one.span_id, "gen_ai.choice", whole.get("events"))
     for found in recordings([one], [log]):
         assert len(describe(found)) == len(found.envelopes) <= 1
 
