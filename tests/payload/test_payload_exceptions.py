@@ -165,9 +165,10 @@ class Wide(ExceptionGroup[Exception]):
 
 def facts(error: BaseException) -> tuple[Any, ...]:
     members = (
-        "errno strerror filename filename2 value code name path msg lineno text encoding object start end reason "
-        "tenant left returncode output characters_written"
-    ).split()
+        *("errno", "strerror", "filename", "filename2", "value", "code", "name", "path", "msg", "lineno", "text"),
+        *("encoding", "object", "start", "end", "reason", "tenant", "left", "returncode", "output"),
+        "characters_written",
+    )
     held = {}
     for name in members:
         try:

@@ -54,8 +54,8 @@ def run_workers(words: list[str], method: str) -> int:
                     os._exit(code)
             pids.append(pid)
         return sum(os.waitpid(pid, 0)[1] != 0 for pid in pids)
-    code = "import sys; from tests.replay.workers import work; work(sys.argv[1], sys.argv[2])"
-    running = [subprocess.Popen([sys.executable, "-c", code, word, str(folder / word)]) for word in words]
+    script = "import sys; from tests.replay.workers import work; work(sys.argv[1], sys.argv[2])"
+    running = [subprocess.Popen([sys.executable, "-c", script, word, str(folder / word)]) for word in words]
     return sum(child.wait() != 0 for child in running)
 
 
