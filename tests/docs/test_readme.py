@@ -52,7 +52,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def test_every_block_ran(outputs: dict[str, str]) -> None:
     assert len([language for language, _text in BLOCKS if language in ("python", "sh")]) == len(BLOCKS)
-    assert len(outputs) == 14
+    assert len(outputs) == 15
 
 
 def test_the_blocks_say_what_they_promise(outputs: dict[str, str]) -> None:
