@@ -427,8 +427,7 @@ def envelope_digest(envelope: Envelope) -> int:
     The content is the request, what came of it and where it stood; clocks, trace ids, the machine and pins stay out.
     """
     outcome = envelope.outcome
-    hasher = hashlib.sha256()
-    for text in (
+    texts = [
         envelope.lane,
         envelope.address,
         str(envelope.strand),
@@ -440,12 +439,14 @@ def envelope_digest(envelope: Envelope) -> int:
         outcome.end,
         outcome.value.encoding,
         outcome.value.text,
-        *(chunk.value.text for chunk in outcome.chunks),
-    ):
+    ]
+    if outcome.chunks:
+        texts += [chunk.value.text for chunk in outcome.chunks]
+    parts: list[bytes] = []
+    for text in texts:
         data = text.encode()
-        hasher.update(len(data).to_bytes(8, "big"))
-        hasher.update(data)
-    return int.from_bytes(hasher.digest(), "big")
+        parts += (len(data).to_bytes(8, "big"), data)
+    return int.from_bytes(hashlib.sha256(b"".join(parts)).digest(), "big")
 
 
 def digest_text(total: int) -> str:

@@ -14,12 +14,13 @@ _log = logging.getLogger("otel_replay")
 class Faults:
     """The faults of one run: how often each step failed."""
 
-    __slots__ = ("counts", "last", "strict")
+    __slots__ = ("_contained", "counts", "last", "strict")
 
     def __init__(self, *, strict: bool = False) -> None:
         self.counts: Counter[str] = Counter()
         self.last: dict[str, str] = {}
         self.strict = strict
+        self._contained: dict[str, _Contained] = {}
 
     def note(self, step: str, fault: BaseException | str) -> None:
         """Count one fault of `step`, log the first of its kind, and raise RecorderFault under test."""
@@ -37,7 +38,10 @@ class Faults:
 
     def contained(self, step: str) -> _Contained:
         """Return a context in which an exception of the recorder is counted and goes no further."""
-        return _Contained(self, step)
+        found = self._contained.get(step)
+        if found is None:
+            found = self._contained[step] = _Contained(self, step)  # holds no state, so one serves all
+        return found
 
 
 class _Contained:

@@ -128,9 +128,54 @@ def _back(form: Mapping[str, Any], defaults: Mapping[str, object]) -> dict[str, 
     return found
 
 
-def envelope_to_json(envelope: Envelope) -> bytes:
-    """Return the JSON form of `envelope` as UTF-8 bytes."""
+def envelope_to_json_plainly(envelope: Envelope) -> bytes:
+    """The reference for `envelope_to_json`: field by field, as the class declares them."""
     return _forth(envelope, _ENVELOPE_DEFAULTS)
+
+
+def envelope_to_json(envelope: Envelope) -> bytes:
+    """Return the JSON form of `envelope` as UTF-8 bytes.
+
+    The fields of every crossing are written out here; one with any of the rarer fields goes the plain way.
+    """
+    outcome = envelope.outcome
+    if (
+        envelope.lane
+        or envelope.changed is not None
+        or envelope.notes
+        or envelope.redactions
+        or envelope.attempts
+        or outcome.chunks
+        or outcome.end
+        or envelope.mode != "record"
+        or envelope.grade != "exact"
+        or not (envelope.end_seq and envelope.start_ns and envelope.end_ns and envelope.key and envelope.run_name)
+    ):
+        return _forth(envelope, _ENVELOPE_DEFAULTS)
+    form: dict[str, object] = {
+        "run_id": envelope.run_id,
+        "address": envelope.address,
+        "boundary": envelope.boundary,
+        "kind": envelope.kind,
+        "request": _payload(envelope.request),
+        "outcome": {"kind": outcome.kind, "value": _payload(outcome.value)},
+        "seq": envelope.seq,
+        "end_seq": envelope.end_seq,
+        "run_name": envelope.run_name,
+    }
+    if envelope.parent:
+        form["parent"] = envelope.parent
+    if envelope.strand:
+        form["strand"] = envelope.strand
+    form["start_ns"] = envelope.start_ns
+    form["end_ns"] = envelope.end_ns
+    form["key"] = envelope.key
+    if envelope.pins:
+        form["pins"] = dict(envelope.pins)
+    if envelope.side_effects:
+        form["side_effects"] = True
+    form["schema"] = envelope.schema
+    return orjson.dumps(form)
 
 
 def envelope_from_json(data: bytes, *, trace_id: str = "", span_id: str = "", parent_span_id: str = "") -> Envelope:

@@ -47,6 +47,18 @@ def untagged(tree: object) -> Any:
     return tree
 
 
+def _readable(payload: Payload) -> Any:
+    """Return the tree of `payload` without tags. Plain "json" holds none, so it is not walked."""
+    return payload.tree() if payload.encoding == "json" else untagged(payload.tree())
+
+
+def _readable_text(payload: Payload) -> str:
+    """Return what `_text(_readable(payload))` does; a payload's text is already what orjson writes."""
+    if payload.encoding == "json" and not payload.text.startswith('"'):
+        return payload.text
+    return _text(_readable(payload))
+
+
 def _text(tree: object) -> str:
     return tree if isinstance(tree, str) else orjson.dumps(tree).decode()
 
@@ -136,7 +148,7 @@ def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _response_body(envelope: Envelope) -> Mapping[str, Any]:
     """Return the vendor's response as a dict where the outcome looks like one (a dict or an SDK's model)."""
-    body = untagged(envelope.outcome.value.tree()) if envelope.outcome.kind == "returned" else None
+    body = _readable(envelope.outcome.value) if envelope.outcome.kind == "returned" else None
     if not isinstance(body, dict):
         return {}
     inner = body.get("body")
@@ -208,14 +220,14 @@ def genai_attributes(envelope: Envelope, *, content: bool) -> list[KeyValue]:
     if envelope.kind not in ("model", "tool"):
         return []
     found: list[KeyValue] = []
-    request = untagged(envelope.request.tree())
     if envelope.kind == "tool":
         found += [(semconv.GEN_AI_OPERATION, "execute_tool"), (semconv.GEN_AI_TOOL_NAME, envelope.boundary)]
         if content:
-            found.append((semconv.GEN_AI_TOOL_ARGUMENTS, _text(request)))
+            found.append((semconv.GEN_AI_TOOL_ARGUMENTS, _readable_text(envelope.request)))
             if envelope.outcome.kind == "returned":
-                found.append((semconv.GEN_AI_TOOL_RESULT, _text(untagged(envelope.outcome.value.tree()))))
+                found.append((semconv.GEN_AI_TOOL_RESULT, _readable_text(envelope.outcome.value)))
     else:
+        request = _readable(envelope.request)
         found.append((semconv.GEN_AI_OPERATION, "chat"))
         if isinstance(request, dict):
             if isinstance(request.get("model"), str):
