@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -74,7 +75,7 @@ def _crossings(folder: Path) -> list[Figure]:
                 run._recorder._folder = None  # what a user has no switch for: the figure is the span's cost alone
             with run:
                 found = interleaved(
-                    {"base": lambda v=value: bare(tracer, v), "ours": lambda v=value: _crossed(v)},
+                    {"base": partial(bare, tracer, value), "ours": partial(_crossed, value)},
                     calls=200 if size != "20 KB" else 60,
                 )
             times[f"{way}, {size}"] = {"base": found["base"].cpu_us, "ours": found["ours"].cpu_us}

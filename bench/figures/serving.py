@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace as with_fields
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -56,7 +57,7 @@ def _loading(recording: Recording, folder: Path) -> list[Figure]:
     for count, goal in ((100, 3.0), (10_000, 150.0)):
         path = folder / f"{count}.otlp.jsonl"
         exporting.write_fixture(path, exporting.spans_of_recording(of_length(recording, count)))
-        load = lambda path=path: sources.load(path, store=None, run="", headers=None, settings=settings_now())  # noqa: E731
+        load = partial(sources.load, path, store=None, run="", headers=None, settings=settings_now())
         assert len(load().envelopes) == count
         found = interleaved({"load": load}, calls=1, rounds=9 if count == 100 else 1)["load"]
         what = f"load {count:,} crossings of 1 KB + 1 KB from a fixture"

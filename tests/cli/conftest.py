@@ -96,10 +96,10 @@ class Project:
         return Done(done.returncode, out, err, done.stdout)
 
     def record(self, name: str = "trade", *options: str, **more: str) -> Done:
-        return self.run("record", name, *options, "--", "python", "agent.py", **more)
+        return self.run("record", name, *options, "--", "python", "agent.py", stdin=b"", **more)
 
     def replay(self, name: str = "trade", *options: str, **more: str) -> Done:
-        return self.run("replay", name, *options, "--", "python", "agent.py", **more)
+        return self.run("replay", name, *options, "--", "python", "agent.py", stdin=b"", **more)
 
     @property
     def orders(self) -> list[str]:

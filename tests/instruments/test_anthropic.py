@@ -11,7 +11,7 @@ import pytest
 
 from otel_replay import instrument
 from otel_replay.testing import ModelServer, reply
-from otel_replay.testing.reply import ToolCall
+from otel_replay.testing.reply import Reply, ToolCall
 
 from .conftest import Lab
 
@@ -96,7 +96,7 @@ def test_errors_come_back(lab: Lab, status: int) -> None:
 
 def test_retries_are_attempts_of_one_crossing(lab: Lab) -> None:
     instrument("anthropic")
-    script = [reply.error(529, retry_after_s=0.05), reply.text("blue")]
+    script: list[Reply | str] = [reply.error(529, retry_after_s=0.05), reply.text("blue")]
     with ModelServer(script) as server:
 
         def agent() -> Any:

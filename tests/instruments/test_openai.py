@@ -19,7 +19,7 @@ import pytest
 from otel_replay import Diverged, ReplayPlan, instrument, uninstrument
 from otel_replay.errors import StreamEndsHere
 from otel_replay.testing import ModelServer, reply
-from otel_replay.testing.reply import ToolCall
+from otel_replay.testing.reply import Reply, ToolCall
 
 from .conftest import Lab
 
@@ -253,7 +253,11 @@ def test_resets_and_timeouts_come_back(lab: Lab, answer: Any, kind: type) -> Non
 
 
 def test_retries_are_attempts_of_one_crossing_and_are_not_waited_for_again(lab: Lab) -> None:
-    script = [reply.error(429, retry_after_s=0.6), reply.error(503, retry_after_s=0.3), reply.text("blue")]
+    script: list[Reply | str] = [
+        reply.error(429, retry_after_s=0.6),
+        reply.error(503, retry_after_s=0.3),
+        reply.text("blue"),
+    ]
     instrument("openai")
 
     def agent(url: str) -> Any:
@@ -280,7 +284,7 @@ def test_retries_are_attempts_of_one_crossing_and_are_not_waited_for_again(lab: 
 
 
 def test_async_retries_too(lab: Lab) -> None:
-    script = [reply.error(429, retry_after_s=0.05), reply.text("blue")]
+    script: list[Reply | str] = [reply.error(429, retry_after_s=0.05), reply.text("blue")]
 
     def agent(url: str) -> Any:
         return asyncio.run(async_of(url, max_retries=2).chat.completions.create(model="m", messages=ASK))

@@ -341,7 +341,7 @@ def test_requests_own_retries_are_attempts_of_one_crossing(lab: Lab) -> None:
     from otel_replay.testing import ModelServer, reply
 
     instrument("requests")
-    script = [reply.error(503), reply.error(502), reply.json_body(b"{}")]
+    script: list[reply.Reply | str] = [reply.error(503), reply.error(502), reply.json_body(b"{}")]
     with ModelServer(script) as played:
 
         def agent() -> Any:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from otel_replay import payload
 from otel_replay.envelope import Attempt, Chunk, Envelope, Outcome, Payload, Redaction, Run, lost
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 HEX = st.sampled_from(["", "a" * 32, "0123456789abcdef" * 2])
 NUMBERS = st.integers(0, 2**53)
 NANOS = st.integers(0, 2**63 - 1)

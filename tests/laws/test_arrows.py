@@ -24,7 +24,7 @@ from otel_replay.wire.protobuf import request_from_spans, spans_from_request
 
 from .strategies import ENVELOPES, RUNS, text_is_as_orjson_writes
 
-IDS = {"trace_id": "ab" * 16, "span_id": "cd" * 8}
+IDS: dict[str, Any] = {"trace_id": "ab" * 16, "span_id": "cd" * 8}
 ENCODINGS = st.sampled_from(["json", "hex", "zstd"])
 
 
@@ -74,7 +74,7 @@ def test_envelope_under_the_limits_of_the_sdk(envelope: Envelope, length: int | 
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     span = provider.get_tracer("law").start_span("x", start_time=envelope.start_ns)
     attributes = codec.to_attributes(envelope, part_bytes=codec.part_size(length))
-    span.set_attributes(dict(attributes))  # type: ignore[arg-type]
+    span.set_attributes(dict(attributes))
     span.end()
     (exported,) = exporter.get_finished_spans()
     carried = replace(to_neutral(exported), **IDS, parent_span_id=envelope.parent_span_id)
