@@ -69,6 +69,10 @@ async def _body(name: str, value: Any, agent: Any) -> Any:
     return {"name": name, "value": value, "inner": inner}
 
 
+def _alone(block: tuple[Any, ...]) -> list[Any]:
+    return asyncio.run(_block(block))
+
+
 async def _block(block: tuple[Any, ...]) -> list[Any]:
     found: list[Any] = []
     for part in block:
@@ -88,7 +92,7 @@ async def _block(block: tuple[Any, ...]) -> list[Any]:
         else:
             loop = asyncio.get_running_loop()
             with ThreadPoolExecutor(2) as pool:
-                jobs = [loop.run_in_executor(pool, lambda b=inner: asyncio.run(_block(b))) for inner in part.blocks]
+                jobs = [loop.run_in_executor(pool, _alone, inner) for inner in part.blocks]
                 found.append(await asyncio.gather(*jobs))
     return found
 
