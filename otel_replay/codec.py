@@ -111,7 +111,8 @@ def part_spans(attributes: list[KeyValue]) -> list[list[KeyValue]]:
     if len(carried) <= limits.ENVELOPE_ATTRIBUTES_MAX:
         return []
     facts = dict(attributes)
-    kept: list[KeyValue] = [(key, facts[key]) for key in (semconv.SCHEMA, semconv.RUN_ID, semconv.RUN_LANE) if key in facts]
+    of_run = (semconv.SCHEMA, semconv.RUN_ID, semconv.RUN_LANE)
+    kept: list[KeyValue] = [(key, facts[key]) for key in of_run if key in facts]
     kept += [(semconv.KIND, semconv.KIND_PART), (semconv.ENVELOPE_SHA256, facts[semconv.ENVELOPE_SHA256])]
     groups = [
         carried[at : at + limits.ENVELOPE_ATTRIBUTES_MAX]
