@@ -11,7 +11,7 @@ from otel_replay import carry, lanes, originals, payload
 from otel_replay.chance import Chance
 from otel_replay.clock import RecordedClock
 from otel_replay.envelope import Envelope, Recording
-from otel_replay.errors import Diverged, NotCaptured, NothingCompared, ReplayError, UnknownBoundary
+from otel_replay.errors import Diverged, NotCaptured, NothingCompared, ReplayError, UnknownBoundary, UsageError
 from otel_replay.lane_account import LaneAccount
 from otel_replay.otel.recorder import Recorder
 from otel_replay.readable import untagged
@@ -63,6 +63,7 @@ class ReplaySession:
         start_ns = recording.run.start_ns
         self._clock = RecordedClock(start_ns, runs_live) if recorded_clock and start_ns else None
         self._answer: tuple[object] | None = None
+        self._begun = False
 
     # What happened ---------------------------------------------------------------------------------------
     @property
@@ -126,6 +127,9 @@ class ReplaySession:
 
     # The context -----------------------------------------------------------------------------------------
     def __enter__(self) -> ReplaySession:
+        if self._begun:
+            raise UsageError(f"the replay of {self._source()!r} was begun before: call replay(...) anew for each run")
+        self._begun = True
         carry.install()
         lanes.install()
         session = self._session

@@ -68,7 +68,7 @@ def nearest_of(entries: Sequence[Entry], asked: Asked) -> Entry | None:
     return max(same, key=lambda entry: similarity(entry.envelope.request.tree(), asked.request.tree()))
 
 
-def drifted(entry: Entry, asked: Asked, *, side: str = "") -> Diverged:
+def drifted(entry: Entry, asked: Asked, *, side: str = "", cause: str = "input drifted") -> Diverged:
     """The input differs from the recorded one, and nothing that is live explains why."""
     fields = fields_between(entry, asked)
     listed = "; ".join(field_text(change) for change in fields[:6]) or "the requests differ"
@@ -81,7 +81,7 @@ def drifted(entry: Entry, asked: Asked, *, side: str = "") -> Diverged:
         + "".join(f", or {step}" for step in steps[1:3])
         + f"; see otel-replay diff {entry.envelope.run_id[:8]} {entry.address}"
     )
-    return _error(text, "input drifted", asked, entry, fields, steps)
+    return _error(text, cause, asked, entry, fields, steps)
 
 
 def suggestions(fields: Sequence[FieldChange]) -> list[str]:

@@ -242,7 +242,8 @@ class Matcher:
             return self._consume(later, reordered=True)
         expected = next((entry for entry in cursors if entry.line is later.line), cursors[0])
         if expected.name == asked.name:
-            raise divergence.drifted(expected, asked, side=f"; {later.address}, further on in the record, is equal")
+            side = f"; the order is swapped: {later.address}, further on in the record, is equal"
+            raise divergence.drifted(expected, asked, side=side, cause="order swapped")
         raise divergence.order_swapped(asked, expected, later)
 
     def _drift(

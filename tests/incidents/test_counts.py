@@ -163,6 +163,7 @@ def test_two_swapped(run: Loop, swallow: bool, store: Path) -> None:
     recorded(run, store)
     fault = diverges(run, store, (1, 3, 2), swallow)
     assert fault.address == "lookup[2]"
+    assert fault.cause == "order swapped"
     assert "lookup[3], further on in the record, is equal" in str(fault)
     assert ran_live == []
 
