@@ -60,6 +60,7 @@ class RecordedRun:
         self._ambient = ambient
         self._parent = parent
         self._open = False
+        self._begun = False
         self._coverage = Coverage(session) if coverage else None
         self._chance = Chance() if chance else None
 
@@ -98,6 +99,9 @@ class RecordedRun:
         self._run = _replace(self._run, verdict=verdict)
 
     def __enter__(self) -> RecordedRun:
+        if self._begun:
+            raise UsageError(f"the recording of {self.name!r} was begun before: call record(...) anew for each run")
+        self._begun = True
         carry.install()
         lanes.install()
         self._session.on_exit = lambda: self.__exit__(None, None, None)

@@ -55,9 +55,11 @@ def _carrying_start(self: threading.Thread) -> None:
 
     def carried() -> None:
         token = _session.set_scope(_enter(scope, strand))
+        before = _session.set_job(strand)
         try:
             run()
         finally:
+            _session.set_job(before)
             _session.reset_scope(token)
             ended.append(True)
             self.__dict__.pop("run", None)
@@ -80,9 +82,11 @@ def _carrying_submit(self: ThreadPoolExecutor, fn: Any, /, *args: Any, **kwargs:
         if isinstance(context, Context):
             context.run(_session.set_scope, inside)
         token = _session.set_scope(inside)
+        before = _session.set_job(strand)
         try:
             return fn(*args, **kwargs)
         finally:
+            _session.set_job(before)
             _session.reset_scope(token)
 
     # The pool may start a worker thread in here, which outlives the job: it must not carry the job's scope.

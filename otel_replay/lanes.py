@@ -23,7 +23,6 @@ from otel_replay.session import Scope, Session
 VARIABLE = "OTEL_REPLAY_LANE"
 _forking = threading.local()
 _starting = threading.local()
-_numbers: dict[tuple[int, str], Iterator[int]] = {}
 _popen = subprocess.Popen.__init__
 _lock = threading.RLock()
 _hooked = False
@@ -33,7 +32,7 @@ _users = 0
 def next_lane(session: Session, crossing: Crossing | None) -> str:
     """Return the name of the next process that `crossing`, or the run itself, begins."""
     began = crossing.address if crossing is not None else session.lane
-    number = next(_numbers.setdefault((id(session), began), itertools.count(1)))
+    number = next(session.begun.setdefault(began, itertools.count(1)))
     return f"{began}~{number}"
 
 

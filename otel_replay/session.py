@@ -78,6 +78,7 @@ class Scope:
 
 _scope: ContextVar[Scope | None] = ContextVar("otel_replay_scope", default=None)
 _active: list[Session] = []
+_jobs = threading.local()
 _continues: weakref.WeakKeyDictionary[asyncio.Task[object], Strand] = weakref.WeakKeyDictionary()
 on_unscoped: list[Callable[[], Session | None]] = []
 """Asked for the session of a crossing that has none: how a mode set from outside begins its runs. What it begins it
@@ -120,6 +121,8 @@ class Session:
         self.raises_when_late = False
         self.lanes: list[str] = []
         """The processes that this one has forked: lanes for certain."""
+        self.begun: dict[str, Iterator[int]] = {}
+        """How many processes each crossing, or the run itself under "", has begun."""
         self.told: list[str] = []
         """Those that it has started and told their lane: they are lanes only if they cross a boundary."""
         self.describe: Callable[[str], str] | None = None
@@ -169,7 +172,7 @@ class Session:
         self.ends = itertools.count(1)
         self.strands = itertools.count(1)
         self.root = Strand(0, None, None)
-        self.lanes, self.told = [], []
+        self.lanes, self.told, self.begun = [], [], {}
         self.driver.forked(lane)
 
     def new_strand(self, begun_in: Strand, parent: Crossing | None) -> Strand:
@@ -184,6 +187,8 @@ def _rebound(scope: Scope) -> Scope:
     session = scope.session
     if task is not None and _continues.get(task) is scope.strand:
         strand = scope.strand
+    elif task is None and (begun := _job_begun_from(scope)) is not None:
+        strand = begun
     else:
         strand = session.new_strand(scope.strand, scope.crossing)
         if task is not None:
@@ -192,6 +197,24 @@ def _rebound(scope: Scope) -> Scope:
     bound = Scope(session, scope.crossing, strand, current_line())
     _scope.set(bound)
     return bound
+
+
+def _job_begun_from(scope: Scope) -> Strand | None:
+    """Return this thread's job where `scope` is the one that it was begun in.
+
+    Programs copy a context before they submit and run it inside the job: that brings the submitter's scope back.
+    """
+    strand: Strand | None = getattr(_jobs, "strand", None)
+    if strand is not None and strand.begun_in is scope.strand and strand.parent is scope.crossing:
+        return strand
+    return None
+
+
+def set_job(strand: Strand | None) -> Strand | None:
+    """Say which job or thread this thread executes now. Returns what it executed before."""
+    before: Strand | None = getattr(_jobs, "strand", None)
+    _jobs.strand = strand
+    return before
 
 
 def _unscoped() -> Scope | None:
