@@ -14,6 +14,7 @@ from typing import Any
 from otel_replay import codec, originals, semconv
 from otel_replay.crossing import Crossing
 from otel_replay.envelope import Envelope, Run
+from otel_replay.otel.fastspan import set_attributes
 from otel_replay.readable import error_event, span_name, span_status
 from otel_replay.span import KeyValue
 
@@ -204,7 +205,7 @@ class Tracing:
             carrier = self._tracer.start_span("otel_replay.part", context=under, start_time=envelope.start_ns)
             carrier.set_attributes(_clean(part))
             carrier.end(end_time=envelope.end_ns)
-        span.set_attributes(_clean(attributes))
+        set_attributes(span, _clean(attributes))
         span.end(end_time=envelope.end_ns)
 
 

@@ -174,6 +174,8 @@ def value_from_json(obj: Any, depth: int = 0) -> Value:
         return None
     if depth > IMPORT_DEPTH_MAX:
         raise Bad(f"a value is nested deeper than {IMPORT_DEPTH_MAX} levels")
+    if type(obj) is dict and len(obj) == 1 and type(only := obj.get("stringValue")) is str:
+        return text_value(only)  # nearly every value, and every part of an envelope
     present = [(kind, found) for kind in _KINDS if (found := pick(as_object(obj, "a value"), kind)) is not None]
     if not present:
         if obj and not any(name in obj or _snake(name) in obj for name in _KINDS):
