@@ -12,8 +12,9 @@ demo: $(READY)
 	@$(BIN)/python -m bench.demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 -m "not collector" $(TESTS)
+	$(BIN)/python -m pytest -n 2 -m "not collector and not frameworks" $(TESTS)
 	@echo "left out: the tests against the real Collector and Jaeger; tests/collector/build.sh builds them, .ci/run runs them"
+	@echo "left out: the tests with the real agent frameworks; tests/frameworks/run.sh installs each by itself and runs them"
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -24,6 +24,8 @@ KNOWN: dict[str, tuple[str, str]] = {
     "urllib3": ("urllib3", "urllib3"),
     "aiohttp": ("aiohttp", "aiohttp"),
     "http_client": ("http.client", ""),
+    "langchain": ("langchain_core", "langchain-core"),
+    "langgraph": ("langgraph", "langgraph"),
 }
 """Instrument -> (the library's import name, its distribution's name; "" for the standard library)."""
 ALIASES = {"requests": "urllib3", "urllib": "http_client", "http.client": "http_client"}

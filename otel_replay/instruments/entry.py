@@ -62,3 +62,13 @@ class AiohttpInstrumentor(_Instrumentor):
 
 class HttpClientInstrumentor(_Instrumentor):
     name = "http_client"
+
+
+class LangChainInstrumentor(_Instrumentor):
+    name = "langchain"
+    needs = ("langchain-core >= 1",)
+
+
+class LangGraphInstrumentor(_Instrumentor):
+    name = "langgraph"
+    needs = ("langgraph >= 1",)

@@ -1,0 +1,44 @@
+"""A store of its own for each test, and instruments that are taken out again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_replay import ReplayPlan, open_store, record, replay
+from otel_replay.instruments import uninstrument
+
+
+class Lab:
+    """Records and replays functions in one store."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+        self.run_id = ""
+
+    def record(self, agent: Callable[[], Any]) -> Any:
+        with record("run", store=self.store, strict=True) as run:
+            self.run_id = run.id
+            return agent()
+
+    def replay(self, agent: Callable[[], Any], plan: ReplayPlan | None = None, **options: Any) -> Any:
+        """Return what the agent returns in a replay that must not diverge."""
+        with replay("run", plan, store=self.store, **options):
+            return agent()
+
+    def addresses(self) -> list[tuple[str, str]]:
+        """Return (address, kind) of each crossing of the recorded run, in the order of entry."""
+        with open_store(self.store) as store:
+            return [(envelope.address, envelope.kind) for envelope in store.recording(self.run_id).envelopes]
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    monkeypatch.setenv("OTEL_REPLAY_STRICT", "1")
+    monkeypatch.setenv("LANGSMITH_TRACING", "false")
+    monkeypatch.chdir(tmp_path)
+    yield Lab(tmp_path / "store")
+    uninstrument()

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Runs the tests of each agent framework in an environment of its own, kept in a cache folder, so that the project's
+# own environment stays lean. Names as arguments choose frameworks: tests/frameworks/run.sh langgraph
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+python=${PYTHON:-.venv/bin/python}
+cache=${OTEL_REPLAY_FRAMEWORKS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/otel-replay/frameworks}
+common=(pytest openai httpx opentelemetry-instrumentation-httpx)
+
+# name -> what pip installs beside the package itself
+declare -A packages=(
+    [langgraph]="langgraph langchain-openai"
+)
+
+[[ $# -gt 0 ]] || set -- "${!packages[@]}"
+for name in "$@"; do
+    [[ -n ${packages[$name]:-} ]] || { echo "unknown framework: $name" >&2; exit 2; }
+    home=$cache/$name
+    wanted=$(sha256sum pyproject.toml tests/frameworks/run.sh | sha256sum)
+    if [[ $(cat "$home/.ready" 2>/dev/null) != "$wanted" ]]; then
+        "$python" -m venv --clear "$home"
+        # shellcheck disable=SC2086  # several packages
+        "$home/bin/python" -m pip install --quiet --disable-pip-version-check "${common[@]}" ${packages[$name]} -e .
+        echo "$wanted" >"$home/.ready"
+    fi
+    echo "== $name: $("$home/bin/python" -m pip freeze | grep -iE '^(langgraph|langchain-core|openai)==' | tr '\n' ' ')"
+    "$home/bin/python" -m pytest -m frameworks "tests/frameworks/test_$name.py"
+done
