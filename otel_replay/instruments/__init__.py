@@ -26,6 +26,7 @@ KNOWN: dict[str, tuple[str, str]] = {
     "http_client": ("http.client", ""),
     "langchain": ("langchain_core", "langchain-core"),
     "langgraph": ("langgraph", "langgraph"),
+    "openai_agents": ("agents", "openai-agents"),
 }
 """Instrument -> (the library's import name, its distribution's name; "" for the standard library)."""
 ALIASES = {"requests": "urllib3", "urllib": "http_client", "http.client": "http_client"}

@@ -72,3 +72,8 @@ class LangChainInstrumentor(_Instrumentor):
 class LangGraphInstrumentor(_Instrumentor):
     name = "langgraph"
     needs = ("langgraph >= 1",)
+
+
+class OpenAIAgentsInstrumentor(_Instrumentor):
+    name = "openai_agents"
+    needs = ("openai-agents >= 0.24",)

@@ -11,6 +11,7 @@ common=(pytest openai httpx opentelemetry-instrumentation-httpx)
 # name -> what pip installs beside the package itself
 declare -A packages=(
     [langgraph]="langgraph langchain-openai"
+    [openai_agents]="openai-agents"
 )
 
 [[ $# -gt 0 ]] || set -- "${!packages[@]}"
@@ -24,6 +25,6 @@ for name in "$@"; do
         "$home/bin/python" -m pip install --quiet --disable-pip-version-check "${common[@]}" ${packages[$name]} -e .
         echo "$wanted" >"$home/.ready"
     fi
-    echo "== $name: $("$home/bin/python" -m pip freeze | grep -iE '^(langgraph|langchain-core|openai)==' | tr '\n' ' ')"
+    echo "== $name: $("$home/bin/python" -m pip freeze | grep -iE '^(langgraph|langchain-core|openai-agents|openai)==' | tr '\n' ' ')"
     "$home/bin/python" -m pytest -m frameworks "tests/frameworks/test_$name.py"
 done
