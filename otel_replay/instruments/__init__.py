@@ -24,11 +24,11 @@ KNOWN: dict[str, tuple[str, str]] = {
     "urllib3": ("urllib3", "urllib3"),
     "aiohttp": ("aiohttp", "aiohttp"),
     "http_client": ("http.client", ""),
-    "langchain": ("langchain_core", "langchain-core"),
-    "langgraph": ("langgraph", "langgraph"),
+    "langchain": ("langchain_core.tools.base", "langchain-core"),
+    "langgraph": ("langgraph.pregel.main", "langgraph"),
     "openai_agents": ("agents", "openai-agents"),
 }
-"""Instrument -> (the library's import name, its distribution's name; "" for the standard library)."""
+"""Instrument -> (the module whose import brings the library, its distribution's name; "" for the standard library)."""
 ALIASES = {"requests": "urllib3", "urllib": "http_client", "http.client": "http_client"}
 """Libraries that stand on another one."""
 
@@ -79,7 +79,7 @@ def wrap(client: T) -> T:
     for base in type(client).__mro__:
         top = base.__module__.partition(".")[0]
         for name, (library, _distribution) in KNOWN.items():
-            if top in (library, *(alias for alias, real in ALIASES.items() if real == name)):
+            if top in (library.partition(".")[0], *(alias for alias, real in ALIASES.items() if real == name)):
                 instrument(name)
                 return client
     kind = f"{type(client).__module__}.{type(client).__qualname__}"

@@ -196,6 +196,45 @@ def _http_client(root: str, _wire: str) -> Calls:
     return [("sync", ask)]
 
 
+def _dry(word: str) -> str:
+    """Answer a dry call."""
+    return word
+
+
+def _langchain(_root: str, _wire: str) -> Calls:
+    tool = import_module("langchain_core.tools").StructuredTool.from_function(_dry, name="dry")
+    return [
+        ("tools", lambda: tool.invoke({"word": "dry"})),
+        ("async tools", lambda: asyncio.run(tool.ainvoke({"word": "dry"}))),
+    ]
+
+
+def _langgraph(_root: str, _wire: str) -> Calls:
+    graph = import_module("langgraph.graph").StateGraph(dict)
+    graph.add_node("dry", lambda state: state)
+    graph.set_entry_point("dry")
+    compiled = graph.compile()
+    return [
+        ("nodes", lambda: compiled.invoke({"word": "dry"})),
+        ("async nodes", lambda: asyncio.run(compiled.ainvoke({"word": "dry"}))),
+    ]
+
+
+def _openai_agents(_root: str, _wire: str) -> Calls:
+    tool = import_module("agents").function_tool(_dry)
+    context = import_module("agents.tool_context").ToolContext(
+        context=None, tool_name=tool.name, tool_call_id="dry", tool_arguments='{"word": "dry"}'
+    )
+    execution = import_module("agents.run_internal.tool_execution")
+
+    async def ask() -> None:
+        await execution._invoke_function_tool_with_metadata(
+            function_tool=tool, context=context, arguments='{"word": "dry"}'
+        )
+
+    return [("tools", lambda: asyncio.run(ask()))]
+
+
 _CALLS: dict[str, Callable[[str, str], Calls]] = {
     "openai": _openai,
     "anthropic": _anthropic,
@@ -204,4 +243,7 @@ _CALLS: dict[str, Callable[[str, str], Calls]] = {
     "urllib3": _urllib3,
     "aiohttp": _aiohttp,
     "http_client": _http_client,
+    "langchain": _langchain,
+    "langgraph": _langgraph,
+    "openai_agents": _openai_agents,
 }

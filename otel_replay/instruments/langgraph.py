@@ -7,6 +7,7 @@ node answers is kept as its function returned it; the framework's own writers th
 from __future__ import annotations
 
 import dataclasses
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -26,7 +27,6 @@ class _Kit:
         self.patches = patches
         self.sequence = inner.RunnableSeq
         self.callable = inner.RunnableCallable
-        self.branch = import_module("langgraph.graph._branch").BranchSpec
         self.write = import_module("langgraph.pregel._write").ChannelWrite
 
         class Shell(runnable):  # type: ignore[misc, valid-type]
@@ -69,7 +69,9 @@ class _Kit:
 
     def _step(self, step: Any, name: str, *, first: bool) -> Any:
         spec = getattr(getattr(step, "func", None), "__self__", None)
-        if isinstance(spec, self.branch):
+        # By name: a program that draws no graph has not imported it, and it cannot be while LangGraph itself is.
+        branches = sys.modules.get("langgraph.graph._branch")
+        if branches is not None and isinstance(spec, branches.BranchSpec):
             router = spec.path
             shell = self.shell(router, getattr(router, "name", None) or "router", "router")
             again = self._copy(step)

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import operator
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
 
 from otel_replay import ReplayPlan, boundary, instrument, replay, uninstrument
 from otel_replay.errors import Diverged, LiveCallBlocked, ReplayError, SideEffectBlocked
+from otel_replay.instruments.check import dry_calls
 from otel_replay.instruments.langchain import without_made_ids
 from otel_replay.testing import ModelServer, reply
 from tests.frameworks.conftest import Lab
@@ -285,3 +290,32 @@ def test_a_model_that_was_never_recorded_is_blocked(openai_and_langgraph: Lab) -
         with pytest.raises((LiveCallBlocked, ReplayError)), replay("run", store=lab.store):
             model.invoke("hello")
         assert server.count == seen
+
+
+def test_the_dry_call_of_doctor_covers_it(lab: Lab) -> None:
+    told = {coverage.name: coverage for coverage in dry_calls()}
+    for name in ("langchain", "langgraph"):
+        assert told[name].problem == ""
+        assert told[name].layers
+
+
+AGENT = """
+    from langgraph.graph import START, StateGraph
+    graph = StateGraph(dict)
+    graph.add_node("hello", lambda state: {"word": "hello"})
+    graph.add_edge(START, "hello")
+    print(graph.compile().invoke({"word": ""}))
+"""
+
+
+def test_a_mode_from_outside_covers_it_without_a_line_of_code(lab: Lab) -> None:
+    Path("agent.py").write_text(textwrap.dedent(AGENT))
+    for verb in ("record", "replay"):
+        command = [sys.executable, "-m", "otel_replay", verb, "n", "--store", "s", "--", sys.executable, "agent.py"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "{'word': 'hello'}" in done.stdout
+    told = subprocess.run(
+        [sys.executable, "-m", "otel_replay", "show", "n", "--store", "s"], capture_output=True, text=True
+    )
+    assert "hello[1]" in told.stdout

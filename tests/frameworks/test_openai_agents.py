@@ -10,6 +10,7 @@ import pytest
 
 from otel_replay import ReplayPlan, boundary, instrument, replay, uninstrument
 from otel_replay.errors import ReplayError, SideEffectBlocked
+from otel_replay.instruments.check import dry_calls
 from otel_replay.testing import ModelServer, reply
 from tests.frameworks.conftest import Lab
 
@@ -150,3 +151,10 @@ def test_twice_is_once_and_undone_is_gone(agents_lab: Lab) -> None:
     with ModelServer(SCRIPT) as server:
         agents_lab.record(lambda: ask(desk(server)))
     assert [kind for _address, kind in agents_lab.addresses()] == ["model"] * 3
+
+
+def test_the_dry_call_of_doctor_covers_it(lab: Lab) -> None:
+    told = {coverage.name: coverage for coverage in dry_calls()}
+    for name in ("openai_agents",):
+        assert told[name].problem == ""
+        assert told[name].layers
