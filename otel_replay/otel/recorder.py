@@ -55,7 +55,7 @@ class Recorder:
         self._journal: JournalWriter | None = None
         self._running: dict[int, Crossing] = {}
         self._lock = threading.RLock()  # a stream may end in a finaliser, wherever this thread is
-        self._total = 0
+        self._total: int | None = 0
         self._entered = 0
         self._finished = False
         self._late = False
@@ -112,7 +112,7 @@ class Recorder:
                 start_ns=self.run.start_ns,
                 end_ns=originals.now_ns(),
                 crossings=self._entered,
-                digest=codec.digest_text(self._total),
+                digest=codec.digest_text(self._total) if self._total is not None else "",
                 faults=dict(self.faults.counts),
             )
         )
@@ -189,9 +189,11 @@ class Recorder:
             envelope = self.envelope(crossing)
         if envelope is None:
             envelope = self._bare(crossing)
-        digest = codec.envelope_digest(envelope)
-        with self._lock:
-            self._total += digest
+        digest: int | None = None
+        with self.faults.contained("digest"):
+            digest = codec.envelope_digest(envelope)
+        with self._lock:  # one crossing without its digest leaves the whole run without one
+            self._total = None if digest is None or self._total is None else self._total + digest
         crossing.facts["envelope"] = envelope
         journal = self._journal
         if journal is not None:
