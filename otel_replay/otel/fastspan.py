@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.id_generator import IdGenerator
 
 _LEAVES = frozenset({str, int, bool, float})
 
@@ -55,8 +58,13 @@ def usable() -> bool:
     try:
         from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 
+        from otel_replay.otel.tracing import PrivateIds  # the SDK's own would take numbers from the program's `random`
+
         limits = SpanLimits(max_span_attributes=8, max_attribute_length=SpanLimits.UNSET)
-        tracer = TracerProvider(shutdown_on_exit=False, span_limits=limits).get_tracer("otel_replay.check")
+        provider = TracerProvider(
+            shutdown_on_exit=False, span_limits=limits, id_generator=cast("IdGenerator", PrivateIds())
+        )
+        tracer = provider.get_tracer("otel_replay.check")
         values = {"text": "a", "number": 1, "parts": ("b", "c"), "truth": True, "real": 0.5}
         spans = []
         for short in (True, False):
