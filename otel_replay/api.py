@@ -106,7 +106,13 @@ class RecordedRun:
         lanes.install()
         self._session.on_exit = lambda: self.__exit__(None, None, None)
         self._session.describe = self._describe
-        self._recorder.start(parent=self._parent)
+        try:
+            self._recorder.start(parent=self._parent)
+        except BaseException:  # only under test do its faults raise: nothing is left behind then
+            self._recorder.abandon()
+            carry.uninstall()
+            lanes.uninstall()
+            raise
         self._session.activate(ambient=self._ambient)
         if self._coverage is not None:
             self._coverage.start()

@@ -116,15 +116,25 @@ class Recorder:
                 faults=dict(self.faults.counts),
             )
         )
-        if self._journal is not None:
-            with self.faults.contained("journal"):
-                self._journal.run_end(closed)
-            self._journal.close()
-            self._journal = None
-        with self.faults.contained("run span"):
-            self._tracing.run_ended(closed)
+        try:
+            if self._journal is not None:
+                with self.faults.contained("journal"):
+                    self._journal.run_end(closed)
+        finally:
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
+            with self.faults.contained("run span"):
+                self._tracing.run_ended(closed)
         self.run = closed
         return closed
+
+    def abandon(self) -> None:
+        """Leave a run that could not begin: its span is no longer current, its journal is let go."""
+        self._tracing.abandon()
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
 
     def forked(self, lane: str) -> None:
         """Go on in a forked child as `lane`, with a journal of its own. The parent's crossings stay the parent's."""

@@ -106,6 +106,13 @@ class Tracing:
         self.trace_id, self.run_span_id = f"{found.trace_id:032x}", f"{found.span_id:016x}"
         self._run_token = context.attach(trace.set_span_in_context(span))
 
+    def abandon(self) -> None:
+        """End the run's span as it is: the run could not begin."""
+        if self._run_span is not None:
+            self._detach(self._run_token)
+            self._run_span.end()
+            self._run_span = self._run_token = None
+
     def forked(self) -> None:
         """In a forked child the run's span is the parent's: a lane has its own, beneath it."""
         self._run_span = None

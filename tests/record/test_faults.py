@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
 from otel_replay import boundary, open_store, record
 from otel_replay.errors import RecorderFault
 from otel_replay.redaction import Redactor
+from otel_replay.session import active_sessions
 
 
 @boundary("tool", kind="tool")
@@ -111,6 +113,8 @@ def test_under_test_the_same_fault_raises(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(RecorderFault):
         with record("run", store=tmp_path, tracer_provider=TracerProvider(), strict=True):
             tool(1)
+    assert not trace.get_current_span().get_span_context().is_valid, "nothing is left behind"
+    assert not active_sessions()
 
 
 def test_a_processor_of_the_program_that_raises(tmp_path: Path) -> None:
@@ -167,9 +171,9 @@ def test_a_disk_that_fills_up(tmp_path: Path) -> None:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     with open_store(tmp_path) as store:
-        (found,) = store.runs()
-        assert found.crossings >= 1, "what was written before is there"
-        assert not found.complete
+        (kept,) = store.runs()
+        assert kept.crossings >= 1, "what was written before is there"
+        assert not kept.complete
 
 
 def test_the_fault_is_on_the_run_and_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
