@@ -114,21 +114,24 @@ def test_a_journal_cut_at_any_byte_gives_back_what_was_whole(
         path = folder / "run.journal"
         writer = JournalWriter(path)
         writer.run_start(run)
-        ends = [path.stat().st_size]
+        ends, marked = [path.stat().st_size], []
         for envelope in envelopes:
             writer.mark(Mark(envelope.address, envelope.boundary, envelope.kind, envelope.seq))
+            marked.append(path.stat().st_size)
             writer.crossing(envelope)
             ends.append(path.stat().st_size)
         writer.run_end(run)
         writer.close()
         whole = read_journal(path)
         assert (whole.envelopes, whole.run, whole.closed, whole.torn_bytes) == (tuple(envelopes), run, True, 0)
+        assert whole.unfinished == ()
         cut = data.draw(st.integers(len(MAGIC), path.stat().st_size - 1))
         path.write_bytes(path.read_bytes()[:cut])
         torn = read_journal(path)
         assert torn.envelopes == tuple(e for e, end in zip(envelopes, ends[1:], strict=True) if end <= cut)
         assert not torn.closed
-        assert {mark.seq for mark in torn.unfinished} <= {envelope.seq for envelope in envelopes}
+        in_flight = [e.seq for e, begun, end in zip(envelopes, marked, ends[1:], strict=True) if begun <= cut < end]
+        assert [mark.seq for mark in torn.unfinished] == in_flight
     finally:
         shutil.rmtree(folder)
 
