@@ -14,7 +14,6 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 -m "not collector and not frameworks" $(TESTS)
 	@echo "left out, and run by .ci/run: the real Collector and Jaeger (tests/collector), agent frameworks (tests/frameworks)"
-	@echo "left out: the tests with the real agent frameworks; tests/frameworks/run.sh installs each by itself and runs them"
 
 lint: $(READY)
 	$(BIN)/ruff check .
