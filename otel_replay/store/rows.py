@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import orjson
 
-from otel_replay import codec, semconv
+from otel_replay import semconv
 from otel_replay.codec import Reading, ascii_text
-from otel_replay.envelope import NOT_WHOLE, Envelope
 from otel_replay.span import Attributes, Event, KeyValue, KeyValues, Link, Resource, Scope, Span, Value
+from otel_replay.store.promoted import INT32_MAX, INT64_MAX, INT64_MIN, Row, clamped, is_int64, promoted, read_ours
 from otel_replay.store.values import (
     NotNatural,
     attributes_from,
@@ -33,13 +33,10 @@ from otel_replay.store.values import (
     value_of,
 )
 
-Row: TypeAlias = dict[str, Any]
+__all__ = ["LONG_TEXT_CHARS", "Row", "envelope_text", "from_row", "to_row"]
 
 LONG_TEXT_CHARS: Final = 1_024
 """A text attribute longer than this moves to `content`."""
-_INT64_MAX: Final = 2**63 - 1
-_INT64_MIN: Final = -(2**63)
-_INT32_MAX: Final = 2**31 - 1
 
 _REQUEST_KEYS: Final = (
     semconv.GEN_AI_INPUT_MESSAGES,
@@ -59,45 +56,6 @@ _REQUEST_OPENS: Final = re.compile(r'"request":\{"(?:json|typed-json)":')
 _RESPONSE_OPENS: Final = re.compile(r'"outcome":\{"kind":"(?:returned|raised)","value":\{"(?:json|typed-json)":')
 _MARKERS: Final = frozenset({"$text", "$json", "$envelope"})
 
-_TEXTS: Final = {
-    semconv.RUN_ID: "run_id",
-    semconv.RUN_NAME: "run_name",
-    semconv.RUN_LANE: "lane",
-    semconv.RUN_DIGEST: "digest",
-    semconv.RUN_REPLAY_OF: "replay_of",
-    semconv.ADDRESS: "address",
-    semconv.BOUNDARY: "boundary",
-    semconv.KIND: "kind",
-    semconv.MODE: "mode",
-    semconv.OUTCOME: "outcome",
-    semconv.KEY: "key",
-    semconv.GEN_AI_OPERATION: "operation",
-    semconv.GEN_AI_PROVIDER: "provider",
-    semconv.GEN_AI_REQUEST_MODEL: "model",
-    semconv.GEN_AI_RESPONSE_MODEL: "response_model",
-    semconv.GEN_AI_TOOL_NAME: "tool",
-    semconv.ERROR_TYPE: "error_type",
-}
-_NUMBERS: Final = {
-    semconv.STRAND: "strand",
-    semconv.SEQ: "seq",
-    semconv.END_SEQ: "end_seq",
-    semconv.RUN_CROSSINGS: "crossings",
-    semconv.GEN_AI_INPUT_TOKENS: "input_tokens",
-    semconv.GEN_AI_OUTPUT_TOKENS: "output_tokens",
-}
-_OLDER: Final = {
-    "gen_ai.system": "provider",
-    "gen_ai.usage.prompt_tokens": "input_tokens",
-    "gen_ai.usage.completion_tokens": "output_tokens",
-    "llm.model_name": "model",
-    "llm.token_count.prompt": "input_tokens",
-    "llm.token_count.completion": "output_tokens",
-    "tool.name": "tool",
-}
-"""What earlier conventions and OpenInference call the same things; used where the current name is absent."""
-_COUNTS: Final = frozenset({"input_tokens", "output_tokens"})
-
 
 # to_row --------------------------------------------------------------------------------------------------
 
@@ -107,10 +65,10 @@ def to_row(span: Span, *, source: str = "otlp", reading: Reading | None = None) 
 
     `source` says by which road the span came: "journal" is our own copy and wins over others.
     """
-    row = _promoted(span)
+    row = promoted(span)
     row["source"] = source
     if "run_id" in row:
-        _read_ours(span, row, reading)
+        read_ours(span, row, reading)
     try:
         _natural(span, row)
     except (NotNatural, UnicodeEncodeError):
@@ -118,90 +76,12 @@ def to_row(span: Span, *, source: str = "otlp", reading: Reading | None = None) 
     return row
 
 
-def _whole(value: object) -> bool:
-    return type(value) is int and _INT64_MIN <= value <= _INT64_MAX
-
-
-def _clamped(number: int, low: int, high: int) -> int:
-    return min(max(number, low), high)
-
-
-def _promoted(span: Span) -> Row:
-    row: Row = {
-        "trace_id": span.trace_id,
-        "span_id": span.span_id,
-        "parent_span_id": span.parent_span_id,
-        "name": span.name,
-        "span_kind": _clamped(span.kind, -_INT32_MAX, _INT32_MAX),
-        "start_ns": _clamped(span.start_ns, _INT64_MIN, _INT64_MAX),
-        "end_ns": _clamped(span.end_ns, _INT64_MIN, _INT64_MAX),
-        "status_code": _clamped(span.status_code, -_INT32_MAX, _INT32_MAX),
-        "status_message": span.status_message,
-        "trace_state": span.trace_state,
-        "flags": _clamped(span.flags, _INT64_MIN, _INT64_MAX),
-        "dropped_attributes": _clamped(span.dropped_attributes_count, _INT64_MIN, _INT64_MAX),
-        "scope": span.scope.name,
-    }
-    older: Row = {}
-    for key, value in span.attributes:
-        column = _TEXTS.get(key)
-        if column is not None:
-            if type(value) is str:
-                row[column] = value
-            continue
-        column = _NUMBERS.get(key)
-        if column is not None:
-            if _whole(value):
-                row[column] = value
-            continue
-        column = _OLDER.get(key)
-        if column is not None and (_whole(value) if column in _COUNTS else type(value) is str):
-            older[column] = value
-    for column, value in older.items():
-        row.setdefault(column, value)
-    for key, value in span.resource.attributes:
-        if key == "service.name" and type(value) is str:
-            row["service"] = value
-    return row
-
-
-def _read_ours(span: Span, row: Row, reading: Reading | None) -> None:
-    """Fill what the exact form of a crossing or run says, and how whole it is."""
-    row.setdefault("lane", "")
-    if row.get("kind") == semconv.KIND_RUN:
-        run = codec.run_from_span(span)
-        if run is not None:
-            row["verdict"] = run.verdict
-            row["outcome"] = "lost" if not run.end_ns else "raised" if run.error else "returned"
-            row["integrity"] = codec.integrity_of(span)
-            if any(note.startswith(NOT_WHOLE) for note in run.notes):
-                row["grade"] = "insufficient"
-        return
-    reading = codec.from_span(span) if reading is None else reading
-    row["integrity"] = reading.integrity
-    envelope = reading.envelope
-    if envelope is None:
-        return
-    row["parent"] = envelope.parent
-    row["side_effects"] = envelope.side_effects
-    row["grade"] = envelope.grade
-    row["request"] = None if envelope.request.lost else envelope.request.text
-    row["response"] = _response(envelope)
-
-
-def _response(envelope: Envelope) -> str | None:
-    outcome = envelope.outcome
-    if outcome.kind == "streamed":
-        return "[" + ",".join(chunk.value.text for chunk in outcome.chunks) + "]"
-    return None if outcome.kind in ("lost", "cancelled") or outcome.value.lost else outcome.value.text
-
-
 def _natural(span: Span, row: Row) -> None:
     """Fill the columns that give the span back. Raises NotNatural where plain JSON would not."""
     numbers = (span.start_ns, span.end_ns, span.flags, span.dropped_attributes_count)
-    if span.unknown or not all(map(_whole, numbers)):
+    if span.unknown or not all(map(is_int64, numbers)):
         raise NotNatural("a number or field beyond what the columns hold")
-    if type(span.kind) is not int or abs(span.kind) > _INT32_MAX or abs(span.status_code) > _INT32_MAX:
+    if type(span.kind) is not int or abs(span.kind) > INT32_MAX or abs(span.status_code) > INT32_MAX:
         raise NotNatural("a kind or status beyond 32 bits")
     for text in (span.trace_id, span.span_id, span.parent_span_id, span.name, span.status_message, span.trace_state):
         if not text.isascii():
@@ -352,7 +232,7 @@ def _unnatural(span: Span, row: Row) -> None:
     for column in ("request_at", "response_at", "part_size", "envelope", "content", "rest"):
         row.pop(column, None)
     events = [
-        {"time_ns": _clamped(e.time_ns, _INT64_MIN, _INT64_MAX), "name": clean(e.name), "attributes": _lossy(e)}
+        {"time_ns": clamped(e.time_ns, INT64_MIN, INT64_MAX), "name": clean(e.name), "attributes": _lossy(e)}
         for e in span.events
     ]
     row["resource"] = orjson.dumps(_lossy(span.resource)).decode()
