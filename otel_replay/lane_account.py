@@ -14,8 +14,9 @@ import orjson
 from otel_replay.envelope import Recording
 from otel_replay.errors import Diverged, ReplayError, UsageError
 from otel_replay.lanes import began_in
+from otel_replay.replay.account import Call
 from otel_replay.replay.divergence import left_over
-from otel_replay.replay.driver import Call, ReplayDriver
+from otel_replay.replay.driver import ReplayDriver
 from otel_replay.replay.plan import ReplayPlan
 from otel_replay.replay.tape import Tape
 from otel_replay.session import Session

@@ -16,7 +16,8 @@ from otel_replay.lane_account import LaneAccount
 from otel_replay.otel.recorder import Recorder
 from otel_replay.readable import untagged
 from otel_replay.replay import divergence, tokens
-from otel_replay.replay.driver import Call, ReplayDriver
+from otel_replay.replay.account import Call
+from otel_replay.replay.driver import ReplayDriver
 from otel_replay.replay.guard import Guard, interception, runs_live
 from otel_replay.replay.plan import Resolved, nearest
 from otel_replay.replay.report import Line, Report, brief
@@ -219,7 +220,7 @@ class ReplaySession:
                 f"the replay of {self._source()} compared nothing: the code inside crossed none of the "
                 f"{len(driver.tape.entries)} recorded boundaries. Is it the same agent, and does it run in the `with`?"
             )
-        missing, _not_reached, _covered = driver.leftovers(self._session.root)
+        missing = driver.leftovers(self._session.root).missing
         if missing:
             return divergence.left_over(missing)
         crossed = {call.crossing.name for call in driver.calls}
@@ -252,11 +253,11 @@ class ReplaySession:
         driver = self._driver
         ordered = sorted(driver.calls, key=_recorded_order)
         lines = [line for call in ordered for line in _lines_of(call)]
-        _missing, not_reached, covered = driver.leftovers(self._session.root)
-        lines += [Line("unused", e.address, recorded=_outcome_text(e.envelope)) for e in _missing if error is None]
+        left = driver.leftovers(self._session.root)
+        lines += [Line("unused", e.address, recorded=_outcome_text(e.envelope)) for e in left.missing if error is None]
         if error is not None:
-            lines += [Line("unused", e.address) for e in _missing]
-        for section, entries in (("not reached", not_reached), ("covered", covered)):
+            lines += [Line("unused", e.address) for e in left.missing]
+        for section, entries in (("not reached", left.not_reached), ("covered", left.covered)):
             lines += [
                 Line("unused" if entry.passed_over else section, entry.address, note="passed over" * entry.passed_over)
                 for entry in entries

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from otel_replay import originals
@@ -19,8 +18,9 @@ from otel_replay.errors import Diverged, PlaceholderReachedLive, ReplayError, Si
 from otel_replay.match_rules import MatchRules
 from otel_replay.redaction import Known, Redacted, Redactor, find_placeholders
 from otel_replay.renaming import equal_up_to_renaming
+from otel_replay.replay.account import Call, Leftovers, leftovers
 from otel_replay.replay.divergence import Asked, fields_between
-from otel_replay.replay.matching import Decision, KeyOf, Matcher, is_rebuilt
+from otel_replay.replay.matching import KeyOf, Matcher, is_rebuilt
 from otel_replay.replay.plan import Resolved, resolve
 from otel_replay.replay.served import Overridden, TapeServed
 from otel_replay.replay.tape import Entry, Line, Tape
@@ -63,24 +63,6 @@ class CrossingRecorder(Protocol):
     def closed(self, crossing: Crossing, token: object) -> None: ...
     def leave(self, crossing: Crossing) -> None: ...
     def forked(self, lane: str) -> None: ...
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """One crossing of this replay: what was decided, and what came of it."""
-
-    crossing: Crossing
-    asked: Asked
-    action: str
-    entry: Entry | None = None
-    drift: tuple[FieldChange, ...] = ()
-    reordered: bool = False
-    free: bool = False
-    differed: tuple[FieldChange, ...] = ()
-    note: str = ""
-    inside_live: bool = False
-    """True for what lies under it: it runs new code, so what is crossed there may rightly differ."""
-    waiting: Decision | None = field(default=None)
 
 
 class ReplayDriver:
@@ -317,43 +299,9 @@ class ReplayDriver:
         """True where what `line` holds lies under a served crossing: it never runs."""
         return self._parents.get(line.parent) in ("stub", "override")
 
-    def leftovers(self, root: Strand) -> tuple[list[Entry], list[Entry], list[Entry]]:
-        """Return (missing, not reached, covered): what the run did not ask for, and whether that is a fault."""
-        root.join()
-        found: dict[str, list[Entry]] = {"missing": [], "not reached": [], "covered": []}
-        fate: dict[str, str] = {}
-        for entry in self.tape.entries.values():
-            if entry.used:
-                continue
-            parent = entry.envelope.parent
-            if self._parents.get(parent) in ("stub", "override"):
-                what = "covered"
-            elif parent in fate:
-                what = fate[parent]
-            else:
-                what = "not reached" if entry.passed_over or self._was_free(entry, root) else "missing"
-            fate[entry.address] = what
-            found[what].append(entry)
-        return found["missing"], found["not reached"], found["covered"]
-
-    def _was_free(self, entry: Entry, root: Strand) -> bool:
-        if self.resolved.plan.hybrid:
-            return True
-        parent = entry.envelope.parent
-        for call in self.calls:
-            if call.entry is not None and call.entry.address == parent and call.inside_live:
-                return True
-            if call.entry is not None and call.entry.line is entry.line and call.crossing.strand.tainted:
-                return True
-        if any(call.inside_live for call in self._around(parent)):
-            return True
-        holder = next((c.crossing.strand for c in self.calls if c.entry and c.entry.address == parent), root)
-        holder.join()
-        return holder.tainted
-
-    def _around(self, address: str) -> list[Call]:
-        names = {address, *(entry.address for entry in self.tape.ancestors(address))}
-        return [call for call in self.calls if call.entry is not None and call.entry.address in names]
+    def leftovers(self, root: Strand) -> Leftovers:
+        """Return what the run did not ask for, and whether that is a fault."""
+        return leftovers(self.tape, self.calls, self._parents, root, hybrid=self.resolved.plan.hybrid)
 
     def action_of(self, address: str) -> str:
         """Return what was done with the recorded crossing at `address`; "" where it was not met."""

@@ -14,7 +14,8 @@ from typing import Any
 from otel_replay import audit, lanes
 from otel_replay.crossing import Crossing
 from otel_replay.errors import LiveCallBlocked
-from otel_replay.replay.driver import Call, ReplayDriver
+from otel_replay.replay.account import Call
+from otel_replay.replay.driver import ReplayDriver
 from otel_replay.session import Scope, Session
 
 FULLY = "fully intercepted"

@@ -10,6 +10,8 @@ import pytest
 
 from otel_replay import ReplayPlan, record, replay
 
+from . import scenes
+
 
 class Lab:
     """Records and replays functions in one store."""
@@ -41,3 +43,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setenv("OTEL_REPLAY_STRICT", "1")
     monkeypatch.chdir(tmp_path)
     return Lab(tmp_path / "store")
+
+
+@pytest.fixture(autouse=True)
+def no_calls() -> None:
+    scenes.calls.clear()
