@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from otel_replay.crossing import Crossing, Spec
-from otel_replay.instruments import _exchange
 from otel_replay.instruments._cross import cross_transport, spec_of
 from otel_replay.instruments._stream import Tap, WholeTap
+from otel_replay.wire import exchange as _exchange
 
 _OTHERS = tuple(f"opentelemetry.instrumentation.{name}" for name in ("httpx", "httpx2"))
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from otel_replay.crossing import Crossing
 from otel_replay.errors import Unservable
-from otel_replay.instruments import _exchange, _http
+from otel_replay.instruments import _http
 from otel_replay.instruments._stream import ServedBody, Tap, WholeTap
+from otel_replay.wire import exchange as _exchange
 
 
 class Unframer:

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from importlib import import_module
 from typing import Any
 
-from otel_replay.instruments import _exchange
 from otel_replay.instruments._stream import Portions, ServedBody, Tap, WholeTap
+from otel_replay.wire import exchange as _exchange
 
 LIBRARIES = ("httpx2", "httpx")
 

@@ -19,10 +19,11 @@ import orjson
 
 from otel_replay import originals
 from otel_replay.crossing import Crossing, Spec, is_cancellation
-from otel_replay.instruments import _exchange, _http, _httpx_parts
+from otel_replay.instruments import _http, _httpx_parts
 from otel_replay.instruments._cross import attempt_noted, cross, inner_crossing, spec_of
 from otel_replay.instruments._patch import Patches
 from otel_replay.instruments._stream import Portions, ServedBody, Tap
+from otel_replay.wire import exchange as _exchange
 
 _SAMPLING = (
     "temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "max_output_tokens", "seed", "n", "stop",

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from otel_replay.crossing import Crossing
-from otel_replay.instruments import _exchange
 from otel_replay.limits import PAYLOAD_BYTES_MAX
 from otel_replay.streams import ServedSource
+from otel_replay.wire import exchange as _exchange
 
 _BOUNDARY = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LAST = re.compile(

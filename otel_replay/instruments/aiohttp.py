@@ -15,10 +15,11 @@ from typing import Any
 
 from otel_replay.crossing import Crossing, Spec
 from otel_replay.errors import Unservable
-from otel_replay.instruments import _exchange, _http
+from otel_replay.instruments import _http
 from otel_replay.instruments._patch import Patches
 from otel_replay.instruments._stream import Portions, ServedBody, Tap, WholeTap
 from otel_replay.payload import register
+from otel_replay.wire import exchange as _exchange
 
 
 def install() -> Patches:

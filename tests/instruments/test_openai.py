@@ -376,7 +376,7 @@ def test_a_fault_inside_the_instrument_does_not_reach_the_agent(
 def test_a_fault_while_keeping_an_answer_does_not_reach_the_agent(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    from otel_replay.instruments import _exchange
+    from otel_replay.wire import exchange as _exchange
 
     def fails(*_: Any, **__: Any) -> Any:
         raise RuntimeError("broken")
