@@ -12,7 +12,7 @@ from importlib import import_module
 
 from bench import measure
 
-GROUPS = ("recording", "serving", "starting")
+GROUPS = ("recording", "serving", "starting", "sinking")
 
 
 def main() -> int:

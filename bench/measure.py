@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import random
 import statistics
 import subprocess
 import time
@@ -43,7 +44,7 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table. `goal` is the upper bound of `value`; None where there is none."""
+    """One line of the table. `goal` is the upper bound of `value`, with `at_least` the lower one; None: no goal."""
 
     name: str
     what: str
@@ -51,10 +52,13 @@ class Figure:
     unit: str
     goal: float | None = None
     detail: Mapping[str, object] = field(default_factory=dict)
+    at_least: bool = False
 
     @property
     def reached(self) -> str:
-        return "" if self.goal is None else ("yes" if self.value <= self.goal else "no")
+        if self.goal is None:
+            return ""
+        return "yes" if (self.value >= self.goal if self.at_least else self.value <= self.goal) else "no"
 
 
 def interleaved(
@@ -79,6 +83,11 @@ def interleaved(
             cpu[name].append((cpu_end - cpu_start) / calls / 1000)
             wall[name].append((wall_end - wall_start) / calls / 1000)
     return {name: Time(statistics.median(cpu[name]), statistics.median(wall[name])) for name in variants}
+
+
+def seeded() -> random.Random:
+    """Return numbers that are the same on every measurement."""
+    return random.Random(7)
 
 
 def machine() -> dict[str, object]:
