@@ -6,6 +6,8 @@ function), so that frameworks that ask `inspect` get the same answer as before.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
@@ -26,6 +28,7 @@ if run_wanted():
 P = ParamSpec("P")
 R = TypeVar("R")
 AWAITABLE = "shape: awaitable"
+FUTURE = "shape: future"
 GENERATOR = "shape: generator"
 ASYNC_GENERATOR = "shape: async generator"
 
@@ -63,7 +66,7 @@ def shell_of(fn: Any, spec: Spec) -> Any:
     if not callable(fn):
         raise UsageError(f"boundary {spec.name!r} wraps something that cannot be called: {type(fn).__name__}")
     call = fn if inspect.isroutine(fn) or isinstance(fn, functools.partial) else type(fn).__call__.__get__(fn)
-    if inspect.iscoroutinefunction(call):
+    if inspect.iscoroutinefunction(call) or _awaited(getattr(call, "__code__", None)):
         return _coroutine_shell(fn, spec)
     if inspect.isasyncgenfunction(call):
         return _async_generator_shell(fn, spec)
@@ -72,9 +75,16 @@ def shell_of(fn: Any, spec: Spec) -> Any:
     return _function_shell(fn, spec)
 
 
+def _awaited(code: Any) -> bool:
+    """True for a generator's code that `types.coroutine` made something to await."""
+    return bool(getattr(code, "co_flags", 0) & inspect.CO_ITERABLE_COROUTINE)
+
+
 def _wrapping(fn: Any, shell: Any) -> Any:
     shell = functools.update_wrapper(shell, fn)
     shell.__otel_replay__ = True
+    with contextlib.suppress(TypeError, ValueError):  # `getfullargspec`, which some frameworks ask, unwraps nothing
+        shell.__signature__ = inspect.signature(fn)
     return shell
 
 
@@ -106,17 +116,33 @@ _PLAIN = frozenset({dict, list, str, int, float, bool, tuple, type(None)})
 
 def _later(crossing: Crossing, result: Any) -> Any:
     """End the crossing of a plain function, or keep it open where what it returned only runs later."""
+    if inspect.iscoroutine(result) or _awaited(getattr(result, "gi_code", None)):
+        crossing.notes.append(AWAITABLE)
+        return _awaiting(crossing, result)
     if inspect.isgenerator(result):
         crossing.notes.append(GENERATOR)
         return drive(LiveSource(crossing, result))
     if inspect.isasyncgen(result):
         crossing.notes.append(ASYNC_GENERATOR)
         return adrive(LiveAsyncSource(crossing, result))
-    if inspect.iscoroutine(result):
-        crossing.notes.append(AWAITABLE)
-        return _awaiting(crossing, result)
+    if asyncio.isfuture(result):
+        crossing.notes.append(FUTURE)
+        result.add_done_callback(functools.partial(_future_done, crossing))
+        return result
     crossing.returned(result)
     return result
+
+
+def _future_done(crossing: Crossing, future: asyncio.Future[Any]) -> None:
+    """End the crossing of a function that returned a future. Called before whoever awaits it goes on."""
+    if future.cancelled():
+        crossing.raised(asyncio.CancelledError())
+        return
+    fault = getattr(future, "_exception", None)  # asked by `exception()`, it would count as retrieved
+    if isinstance(fault, BaseException):
+        crossing.raised(fault)
+    else:
+        crossing.returned(future.result())
 
 
 async def _awaiting(crossing: Crossing, awaitable: Awaitable[Any]) -> Any:
@@ -143,6 +169,8 @@ def _served(crossing: Crossing) -> Any:
         return drive(ServedSource(crossing))
     if AWAITABLE in notes:
         return _served_later(crossing)
+    if FUTURE in notes:
+        return asyncio.ensure_future(_served_later(crossing))
     served.wait()
     return served.give()
 

@@ -240,10 +240,20 @@ class Crossing:
                 if again.text != self.request.text:
                     self.changed = again
         session.driver.leave(self)
+        # An exception holds the frame that holds this crossing: kept on, it would keep the agent's objects alive.
+        self._redo = None
+        if not session.keeps_results:
+            self.result = None
 
 
 def is_cancellation(fault: BaseException) -> bool:
-    """True for what cancels a crossing from outside: asyncio's and concurrent.futures' CancelledError."""
+    """True for what ends a crossing from outside.
+
+    That is a CancelledError of asyncio or concurrent.futures, trio's Cancelled, the user's Ctrl-C, and the
+    GeneratorExit that a coroutine gets which is closed while it waits.
+    """
+    if isinstance(fault, (KeyboardInterrupt, GeneratorExit)):
+        return True
     for kind in type(fault).__mro__:
         if kind.__name__ in ("CancelledError", "Cancelled") and kind.__module__.split(".")[0] in (
             "asyncio",

@@ -119,6 +119,8 @@ class Session:
         self.root = Strand(0, None, None)
         self.closed = False
         self.raises_when_late = False
+        self.keeps_results = False
+        """A crossing keeps what it returned or raised, as a replay needs it that is asked for it afterwards."""
         self.lanes: list[str] = []
         """The processes that this one has forked: lanes for certain."""
         self.begun: dict[str, Iterator[int]] = {}

@@ -66,6 +66,7 @@ class LiveSource:
     __slots__ = ("_crossing", "_inner")
 
     def __init__(self, crossing: Crossing, inner: Generator[Any, Any, Any] | Iterator[Any]) -> None:
+        crossing.facts["stream"] = True  # left unfinished when the run ends, it was dropped, not lost
         self._crossing = crossing
         self._inner = inner
 
@@ -116,6 +117,7 @@ class LiveAsyncSource:
     __slots__ = ("_crossing", "_inner")
 
     def __init__(self, crossing: Crossing, inner: AsyncGenerator[Any, Any] | AsyncIterator[Any]) -> None:
+        crossing.facts["stream"] = True
         self._crossing = crossing
         self._inner = inner
 

@@ -185,12 +185,12 @@ class Recorder:
 
     def opened(self, crossing: Crossing) -> object:
         with self.faults.contained("context"):
-            return self._tracing.opened(crossing.facts.get("span"))
+            return self._tracing.opened(crossing.facts)
         return None
 
     def closed(self, crossing: Crossing, token: object) -> None:
         with self.faults.contained("context"):
-            self._tracing.closed(token)
+            self._tracing.closed(crossing.facts, token)
 
     def leave(self, crossing: Crossing) -> None:
         self._running.pop(crossing.seq, None)

@@ -58,6 +58,7 @@ class Tracing:
         self._encoding: codec.Encoding = encoding
         self._envelope_bytes_max = envelope_bytes_max
         self._run_span: Any = None
+        self._run_facts: dict[str, object] = {}
         self._run_token: object = None
         self.trace_id = ""
         self.run_span_id = ""
@@ -88,7 +89,7 @@ class Tracing:
             self.run_parent_id = parent[1] if parent else ""
             self.run_span_id = f"{originals.new_span_id():016x}"
             return
-        from opentelemetry import context, trace
+        from opentelemetry import trace
 
         under = None
         parent_context = trace.get_current_span().get_span_context()
@@ -104,12 +105,13 @@ class Tracing:
         self._run_span = span
         found = span.get_span_context()
         self.trace_id, self.run_span_id = f"{found.trace_id:032x}", f"{found.span_id:016x}"
-        self._run_token = context.attach(trace.set_span_in_context(span))
+        self._run_facts = {"span": span}
+        self._run_token = self.opened(self._run_facts)
 
     def abandon(self) -> None:
         """End the run's span as it is: the run could not begin."""
         if self._run_span is not None:
-            self._detach(self._run_token)
+            self.closed(self._run_facts, self._run_token)
             self._run_span.end()
             self._run_span = self._run_token = None
 
@@ -127,7 +129,7 @@ class Tracing:
             return
         from opentelemetry import trace
 
-        self._detach(self._run_token)
+        self.closed(self._run_facts, self._run_token)
         span.set_attributes(_clean(codec.run_to_attributes(run, part_bytes=self._part_bytes)))
         if run.error:
             span.set_status(trace.Status(trace.StatusCode.ERROR, run.error))
@@ -163,27 +165,35 @@ class Tracing:
         client = crossing.kind in ("model", "http", "mcp")
         return {"kind": trace.SpanKind.CLIENT if client else trace.SpanKind.INTERNAL}
 
-    def opened(self, span: Any) -> object:
-        """Make `span` current while the crossing's body, or a step of it, runs."""
+    def opened(self, facts: dict[str, object]) -> object:
+        """Make the span in `facts` current while the crossing's body, or a step of it, runs."""
+        span: Any = facts.get("span")
         if span is None:
             return None
         from opentelemetry import context, trace
 
-        return context.attach(trace.set_span_in_context(span))
+        now = context.get_current()
+        left = facts.get("left")
+        if isinstance(left, tuple) and left[1] is now:  # a stream's own code holds a context over its yield
+            return *left, None
+        mine = trace.set_span_in_context(span, now)
+        return now, mine, context.attach(mine)
 
-    def closed(self, token: object) -> None:
-        self._detach(token)
-
-    def _detach(self, token: object) -> None:
-        # Not `context.detach`: it logs an error where a stream's step ended in another context than it began in.
-        if token is None:
+    def closed(self, facts: dict[str, object], token: object) -> None:
+        """Make current again what was before; what the body attached and did not detach stays, as without us."""
+        if not isinstance(token, tuple):
             return
-        from opentelemetry import context
+        from opentelemetry import context, trace
 
-        try:
-            context._RUNTIME_CONTEXT.detach(token)  # type: ignore[arg-type]
-        except ValueError:
-            pass
+        before, mine, attached = token
+        now = context.get_current()
+        if now is mine:
+            if attached is not None and not _detached(attached):
+                context.attach(before)
+        elif trace.get_current_span(now) is facts.get("span"):
+            context.attach(trace.set_span_in_context(trace.get_current_span(before), now))
+        else:
+            facts["left"] = (before, now)
 
     def crossing_ended(self, span: Any, envelope: Envelope) -> None:
         """Set everything on the crossing's span, the exact form last, and end it."""
@@ -214,6 +224,17 @@ class Tracing:
             carrier.end(end_time=envelope.end_ns)
         set_attributes(span, _clean(attributes))
         span.end(end_time=envelope.end_ns)
+
+
+def _detached(token: Any) -> bool:
+    """Undo an attach; False where it was done in another context, as for a run that ends in another task."""
+    from opentelemetry import context
+
+    try:
+        context._RUNTIME_CONTEXT.detach(token)  # not `context.detach`, which logs that as an error
+    except ValueError:
+        return False
+    return True
 
 
 def _clean(attributes: Sequence[KeyValue]) -> dict[str, Any]:
