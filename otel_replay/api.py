@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace as _replace
 from importlib import metadata
 from pathlib import Path
@@ -116,13 +116,16 @@ def replay(
     lane: str = "",
     clock: ClockChoice = "recorded",
 ) -> ReplaySession:
+    pins: Mapping[str, object] | None = None,
     """Serve a recording to the code inside the `with` (or `async with`).
 
     `source` is a run's name or id, a file, a folder, a store, an address of Jaeger or Tempo, or a Recording. Without a
     `plan` everything is served. With `keep` the replay is itself kept as a run in `store`. The replay's spans go
     through `tracer_provider` (default: the program's own), linked to the recorded ones. Date and time follow the
-    record, unless `clock` is "live". Nothing reaches the network or begins a program but what the plan runs live:
-    LiveCallBlocked. Leaving the context raises Diverged and its kin where anything went apart.
+    record, unless `clock` is "live". `pins` are facts of today: the report shows where they differ from the recorded
+    ones, as it does for the interpreter, the SDKs and the code revision. Nothing reaches the network or begins a
+    program but what the plan runs live: LiveCallBlocked. Leaving the context raises Diverged and its kin where anything
+    went apart.
     """
     if clock not in CHOICES:
         raise UsageError(f"clock is recorded or live, not {clock!r}")
@@ -142,7 +145,7 @@ def replay(
         start_ns=originals.now_ns(),
         mode="replay",
         replay_of=recording.run.run_id,
-        pins=environment_pins(),
+        pins={**environment_pins(recording.run.pins), **(pins or {})},
     )
     folder = Path(store if store is not None else settings.store) / "journal" if keep else None
     redactor = redactor or _redactor(settings)
@@ -224,12 +227,15 @@ def _text(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def environment_pins() -> dict[str, object]:
-    """Return what explains a run beside its requests: interpreter, SDK versions, code revision."""
+def environment_pins(recorded: Collection[str] = ()) -> dict[str, object]:
+    """Return what explains a run beside its requests: interpreter, SDK versions, code revision.
+
+    An SDK counts where it is loaded, or where the pins `recorded` name it: the program may load it only later.
+    """
     found: dict[str, object] = {"python": platform.python_version()}
     for package in _PINNED_PACKAGES:
         module = package.replace("-", "_").replace("openai_agents", "agents")
-        if module in sys.modules:
+        if module in sys.modules or package in recorded:
             try:
                 found[package] = metadata.version(package)
             except metadata.PackageNotFoundError:

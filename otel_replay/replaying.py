@@ -10,7 +10,7 @@ from typing import Any
 from otel_replay import carry, lanes, originals, payload
 from otel_replay.chance import Chance
 from otel_replay.clock import RecordedClock
-from otel_replay.envelope import Envelope, Recording
+from otel_replay.envelope import Recording
 from otel_replay.errors import Diverged, NotCaptured, NothingCompared, ReplayError, UnknownBoundary, UsageError
 from otel_replay.lane_account import LaneAccount
 from otel_replay.otel.recorder import Recorder
@@ -19,11 +19,11 @@ from otel_replay.replay import divergence, tokens
 from otel_replay.replay.account import Call
 from otel_replay.replay.driver import ReplayDriver
 from otel_replay.replay.guard import Guard, interception, runs_live
+from otel_replay.replay.lines import ambiguities, in_recorded_order, lines_of
+from otel_replay.replay.pins import compare_pins
 from otel_replay.replay.plan import Resolved, nearest
-from otel_replay.replay.report import Line, Report, brief
+from otel_replay.replay.report import Report, brief
 from otel_replay.session import Session
-
-_SECTIONS = {"stub": "served", "live": "live", "override": "overridden", "opened": "opened", "new": "new"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,18 +251,8 @@ class ReplaySession:
     # The report ------------------------------------------------------------------------------------------
     def _make_report(self, error: BaseException | None) -> Report:
         driver = self._driver
-        ordered = sorted(driver.calls, key=_recorded_order)
-        lines = [line for call in ordered for line in _lines_of(call)]
-        left = driver.leftovers(self._session.root)
-        lines += [Line("unused", e.address, recorded=_outcome_text(e.envelope)) for e in left.missing if error is None]
-        if error is not None:
-            lines += [Line("unused", e.address) for e in left.missing]
-        for section, entries in (("not reached", left.not_reached), ("covered", left.covered)):
-            lines += [
-                Line("unused" if entry.passed_over else section, entry.address, note="passed over" * entry.passed_over)
-                for entry in entries
-            ]
-        notes = [*self._notes, *_ambiguities(driver)]
+        lines = lines_of(driver.calls, driver.leftovers(self._session.root), ended=error is None)
+        notes = [*self._notes, *ambiguities(driver.tape)]
         if self._chance is not None:
             notes += [f"chance: {site} is not in the record: live" for site in self._chance.live]
         details = getattr(error, "details", None)
@@ -280,6 +270,7 @@ class ReplaySession:
             cause=cause,
             next_steps=steps,
             notes=tuple(notes),
+            pins=compare_pins(self.recording.run.pins, self._recorder.run.pins, in_recorded_order(driver.calls)),
             interception=interception(),
         )
 
@@ -298,44 +289,3 @@ class ReplaySession:
         if error is not None:
             return "failed"
         return "passed on drift" if any(c.drift and c.action == "stub" for c in self._driver.calls) else "passed"
-
-
-def _recorded_order(call: Call) -> tuple[int, int]:
-    """Order by the record, not by who came first today; what it lacks comes after, by its own order."""
-    return (call.entry.envelope.seq, 0) if call.entry is not None else (1 << 62, call.crossing.seq)
-
-
-def _outcome_text(envelope: Envelope) -> str:
-    outcome = envelope.outcome
-    if outcome.kind == "returned":
-        return brief(untagged(outcome.value.tree()))
-    return f"{outcome.kind} {outcome.end}".strip()
-
-
-def _lines_of(call: Call) -> list[Line]:
-    address = call.entry.address if call.entry is not None else call.crossing.address
-    recorded = now = ""
-    if call.action in ("live", "new", "override") and call.crossing.outcome is not None:
-        outcome = call.crossing.outcome
-        now = brief(untagged(outcome.value.tree())) if outcome.kind == "returned" else f"{outcome.kind} {outcome.end}"
-        recorded = _outcome_text(call.entry.envelope) if call.entry is not None else ""
-        if recorded and not call.differed:
-            recorded = now = ""
-    lines = [Line(_SECTIONS[call.action], address, recorded, now, note=call.note)]
-    if call.drift:
-        lines.append(Line("drifted", address, fields=call.drift))
-    if call.reordered:
-        lines.append(Line("reordered", address, note="came in another order than recorded"))
-    return lines
-
-
-def _ambiguities(driver: ReplayDriver) -> list[str]:
-    found = []
-    for lines in driver.tape.lines.values():
-        for line in lines:
-            if line.ambiguous:
-                found.append(
-                    f"{line.entries[0].address}: parallel strands asked the same and were answered differently; "
-                    "each was given to the strand that began in the same place"
-                )
-    return sorted(found)

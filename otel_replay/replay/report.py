@@ -25,6 +25,7 @@ from otel_replay.errors import (
 )
 from otel_replay.readable import untagged
 from otel_replay.replay.divergence import field_text, short
+from otel_replay.replay.pins import PinChange
 
 EXIT_OK = 0
 EXIT_ASSERTION = 1
@@ -45,6 +46,7 @@ _SECTIONS = (
     "opened",
     "new",
     "drifted",
+    "extra",
     "reordered",
     "unused",
     "not reached",
@@ -90,6 +92,8 @@ class Report:
     cause: str = ""
     next_steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    pins: tuple[PinChange, ...] = ()
+    """What explains an outcome and is not as recorded: no fault."""
     interception: str = "not guarded"
 
     def count(self, section: str) -> int:
@@ -109,6 +113,7 @@ class Report:
         rows = [f"replay of {self.source}: {self.verdict.upper()}", f"  {self.recorded} recorded: {listed}"]
         for section in _SECTIONS:
             rows += [_row(line) for line in self.lines if line.section == section and _worth_a_row(line)]
+        rows += [f"  pin {change}" for change in self.pins]
         rows += [f"  note: {note}" for note in self.notes]
         if self.error:
             rows.append(f"  {self.cause or 'error'}: {self.error}")
@@ -133,6 +138,7 @@ class Report:
             "cause": self.cause,
             "next": list(self.next_steps),
             "notes": list(self.notes),
+            "pins": [change.as_json() for change in self.pins],
             "interception": self.interception,
         }
         return orjson.dumps(form, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2).decode() + "\n"

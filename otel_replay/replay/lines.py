@@ -1,0 +1,90 @@
+"""From the account of a replay to the lines of its report: in recorded order, whoever came first today."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from otel_replay.envelope import Envelope
+from otel_replay.readable import untagged
+from otel_replay.replay.account import Call, Leftovers
+from otel_replay.replay.divergence import fields_between, nearest_of
+from otel_replay.replay.report import Line, brief
+from otel_replay.replay.tape import Entry, Tape
+
+_SECTIONS = {"stub": "served", "live": "live", "override": "overridden", "opened": "opened", "new": "new"}
+
+
+def in_recorded_order(calls: Iterable[Call]) -> list[Call]:
+    """Return `calls` by the record; what it lacks comes after, by its own order."""
+    return sorted(
+        calls,
+        key=lambda call: (call.entry.envelope.seq, 0) if call.entry is not None else (1 << 62, call.crossing.seq),
+    )
+
+
+def lines_of(calls: Iterable[Call], left: Leftovers, *, ended: bool) -> list[Line]:
+    """Return a line for each crossing of `calls`, further ones for how it differs, and one for each that is left.
+
+    `ended` says that the run came to its end: only then is what it left unused worth its recorded outcome.
+    """
+    unused = [*left.missing, *left.not_reached]
+    found = [line for call in in_recorded_order(calls) for line in _lines_of(call, unused)]
+    found += [Line("unused", e.address, recorded=_outcome_text(e.envelope) if ended else "") for e in left.missing]
+    for section, entries in (("not reached", left.not_reached), ("covered", left.covered)):
+        found += [
+            Line("unused" if entry.passed_over else section, entry.address, note="passed over" * entry.passed_over)
+            for entry in entries
+        ]
+    return found
+
+
+def ambiguities(tape: Tape) -> list[str]:
+    """Return a note for each strand that was matched by the place in which it began."""
+    found = []
+    for lines in tape.lines.values():
+        for line in lines:
+            if line.ambiguous:
+                found.append(
+                    f"{line.entries[0].address}: parallel strands asked the same and were answered differently; "
+                    "each was given to the strand that began in the same place"
+                )
+    return sorted(found)
+
+
+def _lines_of(call: Call, unused: list[Entry]) -> list[Line]:
+    address = call.entry.address if call.entry is not None else call.crossing.address
+    recorded = now = ""
+    if call.action in ("live", "new", "override") and call.crossing.outcome is not None:
+        outcome = call.crossing.outcome
+        now = brief(untagged(outcome.value.tree())) if outcome.kind == "returned" else f"{outcome.kind} {outcome.end}"
+        recorded = _outcome_text(call.entry.envelope) if call.entry is not None else ""
+        if recorded and not call.differed:
+            recorded = now = ""
+    lines = [Line(_SECTIONS[call.action], address, recorded, now, note=call.note)]
+    if call.drift:
+        lines.append(Line("drifted", address, fields=call.drift))
+    if call.action == "live" and call.entry is None:
+        lines.append(_extra(call, unused))
+    if call.reordered:
+        lines.append(Line("reordered", address, note="came in another order than recorded"))
+    return lines
+
+
+def _extra(call: Call, unused: list[Entry]) -> Line:
+    """Say of a crossing that the record lacks what is nearest to it: it may be that one with another input."""
+    near = nearest_of(unused, call.asked)
+    if near is None:
+        return Line("extra", call.crossing.address, note="not in the record")
+    return Line(
+        "extra",
+        call.crossing.address,
+        fields=fields_between(near, call.asked),
+        note=f"not in the record; nearest that was not used: {near.address}",
+    )
+
+
+def _outcome_text(envelope: Envelope) -> str:
+    outcome = envelope.outcome
+    if outcome.kind == "returned":
+        return brief(untagged(outcome.value.tree()))
+    return f"{outcome.kind} {outcome.end}".strip()
