@@ -21,7 +21,7 @@ from otel_replay.fingerprint import fingerprint
 from otel_replay.match_rules import MatchBook, MatchRules
 from otel_replay.otel.recorder import Recorder
 from otel_replay.otel.tracing import Tracing, sdk_provider
-from otel_replay.recorded import RecordedRun
+from otel_replay.recorded import INSIDE, RecordedRun
 from otel_replay.redaction import Redactor
 from otel_replay.replay import explain
 from otel_replay.replay.driver import ReplayDriver
@@ -163,6 +163,7 @@ def replay(
     notes = (
         [] if recording.complete else [f"incomplete recording: {text}" for text in sources.incompleteness(recording)]
     )
+    notes += [note for note in recording.run.notes if note.startswith(INSIDE)]
     return ReplaySession(session, driver, recorder, recording, notes, recorded_clock=clock == "recorded")
 
 

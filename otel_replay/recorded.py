@@ -9,6 +9,7 @@ from types import TracebackType
 import orjson
 
 from otel_replay import carry, lanes, payload
+from otel_replay import session as _session
 from otel_replay.chance import Chance
 from otel_replay.coverage import Coverage
 from otel_replay.envelope import Run
@@ -16,9 +17,16 @@ from otel_replay.errors import UsageError
 from otel_replay.otel.recorder import Recorder
 from otel_replay.session import Session
 
+INSIDE = "a run of its own was recorded inside this one, which lacks its crossings: "
+"""How the note of a run begins in which another was recorded."""
+
 
 class RecordedRun:
-    """A run while it is recorded: what `with record(...) as run` gives."""
+    """A run while it is recorded: what `with record(...) as run` gives.
+
+    Inside another recording it takes the crossings, and the outer run notes it. Inside a replay it records nothing:
+    the crossings are the replay's, and so is the answer where the run has the replayed run's name.
+    """
 
     def __init__(
         self,
@@ -38,6 +46,7 @@ class RecordedRun:
         self._parent = parent
         self._open = False
         self._begun = False
+        self._replay: Session | None = None
         self._coverage = Coverage(session) if coverage else None
         self._chance = Chance() if chance else None
 
@@ -67,6 +76,10 @@ class RecordedRun:
 
     def answer(self, value: object) -> None:
         """Keep the run's final answer; a replay in which nothing is live compares its own with it."""
+        if self._replay is not None:
+            if self._replay.on_answer is not None and self._replay.name == self.name:
+                self._replay.on_answer(value)
+            return
         with self._recorder.faults.contained("answer"):
             redacted, _hits = self._recorder.redactor.redact(payload.encode(value))
             self._run = _replace(self._run, answer=redacted.value)
@@ -79,6 +92,12 @@ class RecordedRun:
         if self._begun:
             raise UsageError(f"the recording of {self.name!r} was begun before: call record(...) anew for each run")
         self._begun = True
+        self._replay = _session.replay_around()
+        if self._replay is not None:
+            return self  # to record what is replayed would be to run it live
+        around = _session.peek_scope()
+        if around is not None and not around.session.closed:
+            around.session.notes.append(f"{INSIDE}{self.name or 'unnamed'} ({self.id[:8]})")
         carry.install()
         lanes.install()
         self._session.on_exit = lambda: self.__exit__(None, None, None)
@@ -118,7 +137,11 @@ class RecordedRun:
                 self._run = _replace(self._run, error=text, verdict="failed")
         with self._recorder.faults.contained("run end"):
             self._recorder.finish(
-                _replace(self._run, lanes=(*self._session.lanes, *self._recorder.begun(self._session.told)))
+                _replace(
+                    self._run,
+                    lanes=(*self._session.lanes, *self._recorder.begun(self._session.told)),
+                    notes=(*self._run.notes, *self._session.notes),
+                )
             )
 
     def _describe(self, lane: str) -> str:

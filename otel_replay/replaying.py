@@ -137,6 +137,7 @@ class ReplaySession:
         session.before_child = self._account.prepare
         session.on_exit = self._end_lane
         session.describe = self._describe
+        session.on_answer = self.answer
         self._driver.on_call = self._account.called
         self._driver.on_fault = self._account.failed
         self._recorder.start(self._link())

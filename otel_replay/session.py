@@ -19,6 +19,7 @@ from typing import Protocol, TypeAlias
 from otel_replay.crossing import Crossing, Driver, Spec, enter
 from otel_replay.errors import ScopeClosed
 from otel_replay.faults import Faults
+from otel_replay.settings import replay_wanted
 
 Line: TypeAlias = "weakref.ref[asyncio.Task[object]] | int"
 """Who executes: a task (weakly, so that a scope in its context does not keep it alive) or a thread's number."""
@@ -133,6 +134,10 @@ class Session:
         """Called before a process is begun."""
         self.on_exit: Callable[[], None] | None = None
         """Ends this lane where the process ends without unwinding."""
+        self.on_answer: Callable[[object], None] | None = None
+        """Takes the final answer that a recording in the program's own code is told while a replay is under way."""
+        self.notes: list[str] = []
+        """What is to be said on the run when it ends."""
         self._token: Token[Scope | None] | None = None
 
     # Opening and closing ---------------------------------------------------------------------------------
@@ -301,6 +306,20 @@ def set_scope(scope: Scope | None) -> Token[Scope | None]:
 
 def reset_scope(token: Token[Scope | None]) -> None:
     _scope.reset(token)
+
+
+def replay_around() -> Session | None:
+    """Return the replay that a crossing here would belong to; None where there is none."""
+    scope = _scope.get()
+    if scope is None and not _active and replay_wanted():
+        scope = current_scope()  # a replay that a mode set from outside has yet to begin
+    if scope is not None and not scope.session.closed:
+        found = scope.session
+    elif len(_active) == 1:
+        found = _active[0]
+    else:
+        return None
+    return found if found.keeps_results else None
 
 
 def active_sessions() -> tuple[Session, ...]:

@@ -103,6 +103,13 @@ def run_wanted(environ: Mapping[str, str] | None = None) -> bool:
     return bool(env.get("OTEL_REPLAY_LANE")) or env.get("OTEL_REPLAY_MODE", "live").strip().lower() in MODES[1:]
 
 
+def replay_wanted(environ: Mapping[str, str] | None = None) -> bool:
+    """True where the environment asks for a replay, or may: what a lane is, only its begin tells."""
+    env = os.environ if environ is None else environ
+    mode = env.get("OTEL_REPLAY_MODE", "live").strip().lower()
+    return bool(env.get("OTEL_REPLAY_LANE")) or mode in ("replay", "hybrid")
+
+
 _TELEMETRY_NAMES = (
     "OTEL_SDK_DISABLED",
     "OTEL_TRACES_EXPORTER",
