@@ -78,7 +78,7 @@ def record(
         session,
         recorder,
         coverage=settings.coverage if coverage is None else coverage,
-        chance=settings.chance if chance is None else chance,
+        tape=("chance",) if (settings.chance if chance is None else chance) else (),
     )
 
 

@@ -1,202 +1,235 @@
-"""Verbatim tapes of clock, random and uuid, on request: what the program's own code drew, by call site.
+"""What the program's own code draws at random passes the tape of its run, where there is one (tapes.py).
 
-A value is bound to its site (module, function, text of the line, what was called), the crossing around it, and its
-occurrence there; never to one sequence, so that one more draw elsewhere shifts nothing. The tape stands on the run,
-as `pins["chance"]`: {"address|site": [value, ...]}, and is written when the run ends. A site that it lacks is live,
-and named. Calls from the standard library and from installed packages are theirs, and stay as they are.
+Covered: `random`, `random.Random` and `SystemRandom` objects, `secrets`, `uuid`, `os.urandom`, and numpy
+(numpy_chance.py), however the program got hold of the function. A function that is written in Python keeps its
+identity: while a tape is in force it has other code. Each draw is made as ever, so that generators stand where they
+would stand without us; in a replay what was recorded is then given in its place.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
-import linecache
 import os
 import random
 import secrets
 import sys
-import sysconfig
 import threading
+import types
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from types import FrameType
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import orjson
-
-from otel_replay import payload
-from otel_replay import session as _session
-from otel_replay.envelope import Payload
-from otel_replay.limits import CHANCE_VALUES_MAX
+from otel_replay import numpy_chance, tapes
 from otel_replay.session import Session
+from otel_replay.sites import is_project, site_of
+from otel_replay.tapes import Tape
 
-_STDLIB = sysconfig.get_paths()["stdlib"]
-_OWN = os.path.dirname(__file__)
-_BY_INDEX = ("choice", "sample", "choices", "shuffle")
-_PLACES: Sequence[tuple[Any, Sequence[str]]] = (
-    (
-        random,
-        [
-            "random",
-            "uniform",
-            "randint",
-            "randrange",
-            "gauss",
-            "normalvariate",
-            "expovariate",
-            "triangular",
-            "betavariate",
-        ],
-    ),
-    (
-        random,
-        [
-            "getrandbits",
-            "randbytes",
-            "lognormvariate",
-            "vonmisesvariate",
-            "gammavariate",
-            "paretovariate",
-            "weibullvariate",
-        ],
-    ),
-    (random, _BY_INDEX),
-    (secrets, ["token_hex", "token_bytes", "token_urlsafe", "randbelow", "randbits"]),
-    (uuid, ["uuid1", "uuid4"]),
-    (os, ("urandom",)),
+Fits = Callable[[Any], bool]
+_HOOK = "otel_replay: what runs in its place"
+_NUMBERS = (
+    "betavariate binomialvariate expovariate gammavariate gauss lognormvariate normalvariate paretovariate randbytes "
+    "randint randrange triangular uniform vonmisesvariate weibullvariate"
 )
-_NUMPY = ["random", "rand", "randn", "randint", "normal", "uniform", "standard_normal"]
-_chances: Mapping[Session, Chance] = {}
-_patched: list[tuple[Any, str, Any, Any]] = []
+_PYTHON: Sequence[tuple[Any, str, str]] = (
+    (random.Random, "random", _NUMBERS),
+    (random.SystemRandom, "random", "getrandbits randbytes random"),
+    (secrets, "secrets", "randbelow token_bytes token_hex token_urlsafe"),
+    (uuid, "uuid", "uuid1 uuid4 uuid6 uuid7 uuid8"),
+)
+_C: Sequence[tuple[Any, str, str]] = ((random, "random", "getrandbits random"), (os, "os", "urandom"))
+"""Written in C: what the program holds of them is replaced by name."""
+
+_users = 0
+_undo: list[Callable[[], None]] = []
 _lock = threading.Lock()
 
 
-class Chance:
-    """The tape of one session: written while recording (`tape` None), read in a replay."""
-
-    def __init__(self, tape: Mapping[str, Any] | None = None) -> None:
-        self.tape = tape
-        self.drawn: dict[str, list[Any]] = {}
-        self.live: dict[str, None] = {}
-        self._counts: dict[str, itertools.count[int]] = {}
-        self._total = itertools.count(1)
-
-    def start(self, session: Session) -> None:
-        global _chances
+def start(session: Session, tape: Tape) -> None:
+    """Have what code of `session` draws pass `tape`."""
+    global _users
+    tapes.start(session, tape)
+    if "chance" in tape.kinds:
         with _lock:
-            _chances = {**_chances, session: self}
-            if len(_chances) == 1:
+            earlier = numpy_chance.made_before()
+            if earlier:
+                tape.remarks.append(f"chance: {earlier} numpy generators were made before: their numbers are live")
+            _users += 1
+            if _users == 1:
                 _install()
 
-    @staticmethod
-    def stop(session: Session) -> None:
-        global _chances
+
+def stop(session: Session, tape: Tape) -> None:
+    global _users
+    tapes.stop(session)
+    if "chance" in tape.kinds:
         with _lock:
-            if session in _chances:
-                _chances = {one: chance for one, chance in _chances.items() if one is not session}
-                if not _chances:
-                    _uninstall()
-
-    def passed(self, where: str, site: str, value: object) -> object:
-        """Keep `value`, or return the one that was recorded in its place."""
-        key = f"{where}|{site}"
-        if self.tape is None:
-            if next(self._total) <= CHANCE_VALUES_MAX:
-                kept = payload.encode(value)
-                self.drawn.setdefault(key, []).append([kept.encoding, orjson.Fragment(kept.text)])
-            return value
-        at = next(self._counts.setdefault(key, itertools.count()))
-        recorded = self.tape.get(key, ())
-        if at >= len(recorded):
-            self.live.setdefault(site)
-            return value
-        encoding, tree = recorded[at]
-        return payload.decode(Payload(encoding, orjson.dumps(tree).decode()))
-
-    def taped(self) -> dict[str, Any]:
-        """Return the tape as JSON."""
-        found: dict[str, Any] = orjson.loads(orjson.dumps(self.drawn))
-        return found
+            _users -= 1
+            if not _users:
+                while _undo:
+                    _undo.pop()()
 
 
-def _is_project(frame: FrameType) -> bool:
-    path = frame.f_code.co_filename
-    if "site-packages" in path or path.startswith(("<frozen", _STDLIB)):
-        return False
-    return not path.startswith(_OWN + os.sep)
-
-
-def _site(frame: FrameType, called: str) -> str:
-    code = frame.f_code
-    line = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals).strip() or str(frame.f_lineno)
-    module = frame.f_globals.get("__name__", "")
-    return f"{module}:{getattr(code, 'co_qualname', code.co_name)}:{called}:{line}"
-
-
-def _drawn(frame: FrameType, called: str, value: object) -> object:
-    scope = _session.peek_scope()
-    chance = _chances.get(scope.session) if scope is not None else None
-    if chance is None or scope is None or scope.session.closed or not _is_project(frame):
+def passed(called: str, value: Any, fits: Fits | None = None, depth: int = 2) -> Any:
+    """Return what the caller's caller (`depth` frames up) is given for the `value` that it drew."""
+    here = tapes.tape_here("chance")
+    if here is None:
         return value
-    crossing = scope.crossing
-    return chance.passed(crossing.address if crossing is not None else "", _site(frame, called), value)
+    site = site_of(sys._getframe(depth + 1), called)
+    if site is None:
+        return value
+    tape, scope = here
+    return tape.passed("chance", scope, site, value, fits)
 
 
-def _wrapped(original: Callable[..., Any], called: str) -> Callable[..., Any]:
-    @functools.wraps(original)
+# What runs in place of a function ----------------------------------------------------------------------------
+def _number(original: Callable[..., Any], called: str) -> Callable[..., Any]:
     def draw(*args: Any, **kwargs: Any) -> Any:
-        return _drawn(sys._getframe(1), called, original(*args, **kwargs))
+        return passed(called, original(*args, **kwargs))
 
     return draw
 
 
-def _wrapped_by_index(original: Callable[..., Any], called: str) -> Callable[..., Any]:
-    """Keep which were taken, not what they are: the program gets its own objects, with the same numbers drawn."""
-
-    @functools.wraps(original)
-    def draw(population: Any, *args: Any, **kwargs: Any) -> Any:
-        if called == "random.shuffle":
-            order = list(range(len(population)))
-            original(order)
-            order = list(_drawn(sys._getframe(1), called, order))  # type: ignore[call-overload]
-            if len(order) == len(population):
-                population[:] = [population[at] for at in order]
-            return None
-        if not isinstance(population, Sequence) or not len(population):
-            return original(population, *args, **kwargs)
-        found: Any = _drawn(sys._getframe(1), called, original(range(len(population)), *args, **kwargs))
-        return population[found] if isinstance(found, int) else [population[at] for at in found]
+def _uuid(original: Callable[..., Any], called: str) -> Callable[..., Any]:
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        given = passed(called, made)
+        # Whether the clock was read safely is no part of the number, nor of the tape.
+        return made if given is made else uuid.UUID(int=given.int, is_safe=made.is_safe)
 
     return draw
+
+
+def _choice(original: Callable[..., Any], called: str) -> Callable[..., Any]:
+    """Which one was taken is kept, not what it is: the program gets its own object."""
+
+    def draw(self: Any, seq: Any) -> Any:
+        if not _is_indexed(seq):
+            return original(self, seq)
+        length = len(seq)
+        at = passed(called, original(self, range(length)), lambda at: type(at) is int and 0 <= at < length)
+        return seq[at]
+
+    return draw
+
+
+def _several(original: Callable[..., Any], called: str) -> Callable[..., Any]:
+    def draw(self: Any, population: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_indexed(population) or (called == "random.sample" and not isinstance(population, Sequence)):
+            return original(self, population, *args, **kwargs)
+        length = len(population)
+        drawn = original(self, range(length), *args, **kwargs)
+        given = passed(called, drawn, lambda some: _are_indices(some, length) and len(some) == len(drawn))
+        return [population[at] for at in given]
+
+    return draw
+
+
+def _shuffle(original: Callable[..., Any], called: str) -> Callable[..., Any]:
+    def draw(self: Any, x: Any) -> None:
+        if not _is_indexed(x) or not hasattr(type(x), "__setitem__"):
+            original(self, x)
+            return
+        order = list(range(len(x)))
+        original(self, order)
+        order = passed(called, order, lambda some: _are_indices(some, len(x)) and sorted(some) == list(range(len(x))))
+        place = list(range(len(x)))  # the same exchanges as random.shuffle makes, so any sequence comes out the same
+        where = list(range(len(x)))
+        for i in reversed(range(1, len(x))):
+            j = where[order[i]]
+            x[i], x[j] = x[j], x[i]
+            place[i], place[j] = place[j], place[i]
+            where[place[i]], where[place[j]] = i, j
+
+    return draw
+
+
+def _is_indexed(value: Any) -> bool:
+    kind = type(value)
+    return hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not hasattr(kind, "keys") and len(value) > 0
+
+
+def _are_indices(some: Any, length: int) -> bool:
+    return type(some) is list and all(type(at) is int and 0 <= at < length for at in some)
+
+
+# Putting it there --------------------------------------------------------------------------------------------
+def _standing_in(*args: Any, **kwargs: Any) -> Any:
+    hook: Any = "otel_replay: what runs in its place"
+    return hook(*args, **kwargs)
+
+
+def _swap_code(function: types.FunctionType, make: Callable[[Callable[..., Any], str], Any], called: str) -> None:
+    """Let `function` run what `make` makes, whoever holds it."""
+    before = function.__code__
+    original = types.FunctionType(
+        before, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    original.__kwdefaults__ = function.__kwdefaults__
+    hook = make(original, called)
+    template = _standing_in.__code__
+    ours = template.replace(
+        co_consts=tuple(hook if const == _HOOK else const for const in template.co_consts),
+        co_name=before.co_name,
+    )
+    function.__code__ = ours
+
+    def undo() -> None:
+        if function.__code__ is ours:
+            function.__code__ = before
+
+    _undo.append(undo)
+
+
+def put(owner: Any, name: str, new: Any) -> None:
+    """Set an attribute until no tape is in force any more."""
+    had = name in vars(owner)
+    before = getattr(owner, name)
+    setattr(owner, name, new)
+
+    def undo() -> None:
+        if vars(owner).get(name) is new:
+            if had:
+                setattr(owner, name, before)
+            else:
+                delattr(owner, name)
+
+    _undo.append(undo)
+
+
+def _c_function(owner: Any, label: str, name: str) -> tuple[Any, Callable[..., Any]]:
+    original = getattr(owner, name)
+    new = types.FunctionType(_standing_in.__code__, {}, name)
+    new.__module__, new.__qualname__, new.__doc__ = label, name, original.__doc__
+    new.__wrapped__ = original  # type: ignore[attr-defined]
+    _swap_into(new, _number(original, f"{label}.{name}"))
+    return original, new
+
+
+def _swap_into(new: types.FunctionType, hook: Callable[..., Any]) -> None:
+    template = new.__code__
+    new.__code__ = template.replace(co_consts=tuple(hook if c == _HOOK else c for c in template.co_consts))
 
 
 def _install() -> None:
-    places = list(_PLACES)
-    numpy = sys.modules.get("numpy.random")
-    if numpy is not None:
-        places.append((numpy, _NUMPY))
-    for owner, names in places:
-        for name in names:
-            original = getattr(owner, name)
-            wrap = _wrapped_by_index if owner is random and name in _BY_INDEX else _wrapped
-            _put(owner, name, original, wrap(original, f"{owner.__name__}.{name}"))
-    made = {id(original): new for _owner, _name, original, new in _patched}
+    for owner, label, names in _PYTHON:
+        make = _uuid if owner is uuid else _number
+        for name in names.split():
+            function = vars(owner).get(name)
+            if isinstance(function, types.FunctionType):
+                _swap_code(function, make, f"{label}.{name}")
+    for name, wrap in (("choice", _choice), ("choices", _several), ("sample", _several), ("shuffle", _shuffle)):
+        _swap_code(vars(random.Random)[name], wrap, f"random.{name}")
+    made: dict[int, Any] = {}
+    for owner, label, names in _C:
+        for name in names.split():
+            original, new = _c_function(owner, label, name)
+            made[id(original)] = new
+            put(owner, name, new)
+    for name in ("random", "getrandbits"):  # of Random objects; the type itself is written in C
+        _original, new = _c_function(random.Random, "random", name)
+        put(random.Random, name, new)
     for module in list(sys.modules.values()):  # `from random import random` in the program's own modules
-        path = getattr(module, "__file__", None) or ""
-        if not path or "site-packages" in path or path.startswith((_STDLIB, _OWN + os.sep)):
-            continue
-        for name, value in list(vars(module).items()):
-            if callable(value) and id(value) in made:
-                _put(module, name, value, made[id(value)])
-
-
-def _put(owner: Any, name: str, original: Any, new: Any) -> None:
-    _patched.append((owner, name, original, new))
-    setattr(owner, name, new)
-
-
-def _uninstall() -> None:
-    for owner, name, original, new in reversed(_patched):
-        if vars(owner).get(name) is new:
-            setattr(owner, name, original)
-    _patched.clear()
+        if is_project(getattr(module, "__file__", None) or "<frozen"):
+            for name, value in list(vars(module).items()):
+                if callable(value) and id(value) in made:
+                    put(module, name, made[id(value)])
+    numpy_chance.install(passed, put, _undo)

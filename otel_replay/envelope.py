@@ -183,6 +183,8 @@ class Recording:
     damaged: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     source: str = ""
+    lanes: tuple[Run, ...] = ()
+    """The records of the run's other processes."""
 
     @property
     def complete(self) -> bool:

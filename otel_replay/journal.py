@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import os
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from otel_replay import limits, protoform
 from otel_replay._proto.otel_replay.v1 import envelope_pb2 as pb
@@ -74,6 +78,9 @@ class JournalWriter:
     def crossing(self, envelope: Envelope) -> None:
         self.append(pb.JournalEntry(crossing=protoform.envelope_to_message(envelope)).SerializeToString())
 
+    def drawn(self, address: str, pins: Mapping[str, Mapping[str, list[Any]]]) -> None:
+        self.append(pb.JournalEntry(drawn=pb.Drawn(address=address, json=orjson.dumps(pins))).SerializeToString())
+
     def run_end(self, run: Run) -> None:
         self.append(pb.JournalEntry(run_end=protoform.run_to_message(run)).SerializeToString())
 
@@ -119,6 +126,7 @@ def read_journal(path: Path) -> JournalContents:
     closed = False
     marks: dict[int, Mark] = {}
     envelopes: list[Envelope] = []
+    drawn: dict[str, list[pb.Drawn]] = {}
     at, problem = len(MAGIC), ""
     while at + 8 <= len(data):
         length = int.from_bytes(data[at : at + 4], "little")
@@ -135,15 +143,32 @@ def read_journal(path: Path) -> JournalContents:
             envelope = protoform.envelope_from_message(entry.crossing)
             envelopes.append(envelope)
             marks.pop(envelope.seq, None)
+            drawn.pop(envelope.address, None)
         elif which == "mark":
             mark = protoform.mark_from_message(entry.mark)
             marks[mark.seq] = mark
+        elif which == "drawn":
+            drawn.setdefault(entry.drawn.address, []).append(entry.drawn)
         elif which == "run_start":
             run = protoform.run_from_message(entry.run_start)
         elif which == "run_end":
             run, closed = protoform.run_from_message(entry.run_end), True
         at += 8 + length
+    if run is not None and not closed:
+        run = replace(run, pins=_with_drawn(run.pins, drawn))
     torn = len(data) - at
     if torn and not problem:
         problem = "the last entry was cut while it was written"
     return JournalContents(run, tuple(envelopes), tuple(marks.values()), closed, torn, problem)
+
+
+def _with_drawn(pins: Mapping[str, object], drawn: Mapping[str, list[pb.Drawn]]) -> dict[str, object]:
+    """Return a run's pins with what was drawn and is on no envelope, as the run's end would have held it."""
+    found: dict[str, Any] = dict(pins)
+    for address, entries in drawn.items():
+        for entry in entries:
+            for kind, sites in orjson.loads(entry.json).items():
+                held = found.setdefault(kind, {})
+                for site, values in sites.items():
+                    held.setdefault(address + site, []).extend(values)
+    return found

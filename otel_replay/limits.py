@@ -40,7 +40,10 @@ CANCELLED_WAIT_MS_MAX = 10_000
 """How long a crossing that was cancelled in the record stays suspended before it is refused."""
 REPORT_TEXT_CHARS_MAX = 400
 COVERAGE_NOTES_MAX = 100
-CHANCE_VALUES_MAX = 100_000
+TAPE_VALUES_MAX = 100_000
+TAPE_BYTES_MAX = 2 * 1024 * 1024
+"""Most that the tapes of clock and chance hold of one lane of a run. What is more is counted, and live in a replay."""
+TAPE_NOTES_MAX = 100
 
 # Receivers -----------------------------------------------------------------------------------------------
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024

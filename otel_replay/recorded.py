@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace as _replace
 from types import TracebackType
 
 import orjson
 
-from otel_replay import carry, lanes, payload
+from otel_replay import carry, chance, lanes, payload
 from otel_replay import session as _session
-from otel_replay.chance import Chance
 from otel_replay.coverage import Coverage
 from otel_replay.envelope import Run
 from otel_replay.errors import UsageError
 from otel_replay.otel.recorder import Recorder
 from otel_replay.session import Session
+from otel_replay.tapes import Keeper
 
 INSIDE = "a run of its own was recorded inside this one, which lacks its crossings: "
 """How the note of a run begins in which another was recorded."""
@@ -37,7 +37,7 @@ class RecordedRun:
         ambient: bool = False,
         parent: tuple[str, str] | None = None,
         coverage: bool = False,
-        chance: bool = False,
+        tape: Collection[str] = (),
     ) -> None:
         self._run = run
         self._session = session
@@ -48,7 +48,8 @@ class RecordedRun:
         self._begun = False
         self._replay: Session | None = None
         self._coverage = Coverage(session) if coverage else None
-        self._chance = Chance() if chance else None
+        self._tape = Keeper(tape, recorder.redactor) if tape else None
+        recorder.tape = self._tape
 
     @property
     def session(self) -> Session:
@@ -112,8 +113,8 @@ class RecordedRun:
         self._session.activate(ambient=self._ambient)
         if self._coverage is not None:
             self._coverage.start()
-        if self._chance is not None:
-            self._chance.start(self._session)
+        if self._tape is not None:
+            chance.start(self._session, self._tape)
         self._open = True
         return self
 
@@ -125,9 +126,8 @@ class RecordedRun:
         self._open = False
         if self._coverage is not None:
             self._run = _replace(self._run, notes=(*self._run.notes, *self._coverage.stop()))
-        if self._chance is not None:
-            Chance.stop(self._session)
-            self._run = _replace(self._run, pins={**self._run.pins, "chance": self._chance.taped()})
+        if self._tape is not None:
+            chance.stop(self._session, self._tape)
         self._session.deactivate()
         carry.uninstall()
         lanes.uninstall()

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from otel_replay import carry, lanes, originals, payload
-from otel_replay.chance import Chance
+from otel_replay import carry, chance, lanes, originals, payload
 from otel_replay.clock import RecordedClock
 from otel_replay.envelope import Recording
 from otel_replay.errors import Diverged, NotCaptured, NothingCompared, ReplayError, UnknownBoundary, UsageError
@@ -24,6 +23,7 @@ from otel_replay.replay.pins import compare_pins
 from otel_replay.replay.plan import Resolved, nearest
 from otel_replay.replay.report import Report, brief
 from otel_replay.session import Session
+from otel_replay.tapes import Giver, held_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class ReplaySession:
         self._lane = session.lane
         self._account = LaneAccount(session)
         self._guard = Guard(session, driver)
-        tape = recording.run.pins.get("chance")
-        self._chance = Chance(tape) if isinstance(tape, dict) and tape else None
+        held = held_by(recording)
+        self._tape = Giver(held, recorder.redactor, driver.recorded_address) if held else None
         start_ns = recording.run.start_ns
         self._clock = RecordedClock(start_ns, runs_live) if recorded_clock and start_ns else None
         self._answer: tuple[object] | None = None
@@ -143,8 +143,8 @@ class ReplaySession:
         self._recorder.start(self._link())
         self._session.activate()
         self._guard.start()
-        if self._chance is not None:
-            self._chance.start(self._session)
+        if self._tape is not None:
+            chance.start(self._session, self._tape)
         if self._clock is not None:
             self._driver.on_time = self._clock.move
             if not self._clock.start(self._session):
@@ -188,7 +188,8 @@ class ReplaySession:
 
     def _close(self, error: BaseException | None) -> ReplayError | UnknownBoundary | None:
         """End the session; return what went apart, if anything did."""
-        Chance.stop(self._session)
+        if self._tape is not None:
+            chance.stop(self._session, self._tape)
         RecordedClock.stop(self._session)
         self._guard.stop()
         self._session.deactivate()
@@ -254,8 +255,8 @@ class ReplaySession:
         driver = self._driver
         lines = lines_of(driver.calls, driver.leftovers(self._session.root), ended=error is None)
         notes = [*self._notes, *ambiguities(driver.tape)]
-        if self._chance is not None:
-            notes += [f"chance: {site} is not in the record: live" for site in self._chance.live]
+        if self._tape is not None:
+            notes += [*self._tape.remarks, *self._tape.live]
         details = getattr(error, "details", None)
         cause = getattr(error, "cause", "") or (type(error).__name__ if error is not None else "")
         steps = tuple(getattr(details, "next_steps", ()))

@@ -6,12 +6,12 @@ import importlib
 import importlib.util
 import logging
 import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
+from otel_replay.imports import ThenLoader
 from otel_replay.instruments import KNOWN, instrument
 
 _log = logging.getLogger("otel_replay")
@@ -52,28 +52,5 @@ class _Finder(MetaPathFinder):
             return None
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, lambda: _contained(name))
+            spec.loader = ThenLoader(spec.loader, lambda: _contained(name))
         return spec
-
-
-class _Loader(Loader):
-    """The library's own loader, with one thing to do after the library has run."""
-
-    def __init__(self, inner: Any, then: Callable[[], None]) -> None:
-        self._inner = inner
-        self._then = then
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        made: ModuleType | None = self._inner.create_module(spec)
-        return made
-
-    def exec_module(self, module: ModuleType) -> None:
-        spec = module.__spec__
-        if spec is not None:
-            spec.loader = self._inner
-        module.__loader__ = self._inner
-        self._inner.exec_module(module)
-        self._then()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)

@@ -23,6 +23,7 @@ from otel_replay.journal import SUFFIX, JournalWriter
 from otel_replay.match_rules import MatchRules
 from otel_replay.otel.tracing import Tracing
 from otel_replay.redaction import Known, Redactor
+from otel_replay.tapes import Keeper
 
 
 def _journal_prefix(run_id: str, lane: str) -> str:
@@ -59,6 +60,8 @@ class Recorder:
         self._entered = 0
         self._finished = False
         self._late = False
+        self.tape: Keeper | None = None
+        """What keeps the numbers that the program draws and the times that it reads, where that was asked for."""
 
     # The run ---------------------------------------------------------------------------------------------
     @property
@@ -105,6 +108,10 @@ class Recorder:
                 else:
                     crossing.abandon("it was still running when the run ended")
         self._finished = True
+        if self.tape is not None:
+            with self.faults.contained("tape"):
+                pins = {**run.pins, **self.tape.rest(self._known)}
+                run = replace(run, pins=pins, notes=(*run.notes, *self.tape.notes()))
         closed = self._with_ids(
             replace(
                 run,
@@ -143,6 +150,8 @@ class Recorder:
         self._running = {}
         self._lock = threading.RLock()  # a stream may end in a finaliser, wherever this thread is
         self._total = self._entered = 0
+        if self.tape is not None:
+            self.tape.forked()
         if self._journal is not None:
             self._journal.abandon_in_child()
             self._journal = None
@@ -169,6 +178,10 @@ class Recorder:
             facts["span_id"], facts["parent_span_id"], facts["span"] = self._tracing.crossing_started(crossing, link)
         journal = self._journal
         if journal is not None:
+            if self.tape is not None:
+                with self.faults.contained("tape"):
+                    for address, pins in self.tape.unwritten(self._known, crossing.request):
+                        journal.drawn(address, pins)
             with self.faults.contained("journal"):
                 journal.mark(
                     Mark(
@@ -219,6 +232,9 @@ class Recorder:
         if crossing.spec.pins is not None:
             with self.faults.contained("pins"):
                 pins = dict(crossing.spec.pins(crossing))
+        if self.tape is not None:
+            with self.faults.contained("tape"):
+                pins.update(self.tape.taken(crossing.address, self._known))
         assert crossing.outcome is not None
         raw = self._fill(crossing, crossing.request, crossing.outcome, pins)
         envelope, request = self.redactor.redact_crossing(raw, self._known)

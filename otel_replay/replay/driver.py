@@ -303,6 +303,12 @@ class ReplayDriver:
         """Return what the run did not ask for, and whether that is a fault."""
         return leftovers(self.tape, self.calls, self._parents, root, hybrid=self.resolved.plan.hybrid)
 
+    @staticmethod
+    def recorded_address(crossing: Crossing) -> str:
+        """Return the address of a crossing's twin in the record; its own where it has none."""
+        call = crossing.state
+        return call.entry.address if isinstance(call, Call) and call.entry is not None else crossing.address
+
     def action_of(self, address: str) -> str:
         """Return what was done with the recorded crossing at `address`; "" where it was not met."""
         return self._parents.get(address, "")

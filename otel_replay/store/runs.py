@@ -188,7 +188,8 @@ def recording_of(rows: Iterable[Row], source: str = "", verdict: str = "") -> Re
             problem = _digest_problem(run, [e for e in envelopes if e.lane == lane], damaged)
             if problem:
                 problems.append(problem)
-    return Recording(main, tuple(envelopes), tuple(unfinished), tuple(gaps), damaged, tuple(problems), source)
+    others = tuple(run for lane, run in sorted(runs.items()) if lane)
+    return Recording(main, tuple(envelopes), tuple(unfinished), tuple(gaps), damaged, tuple(problems), source, others)
 
 
 def _assembled(rows: list[Row]) -> list[Row]:

@@ -50,7 +50,8 @@ def _recording(run_id: str, spans: Sequence[Span], source: str) -> Recording:
     gaps = tuple(n for n in range(1, min(run.crossings, _CROSSINGS_MAX) + 1) if n not in seqs)
     if not (gaps or damaged or problems) and not run.lanes and run.digest and codec.run_digest(found) != run.digest:
         problems.append("the crossings do not add up to the run's digest")
-    return Recording(run, found, (), gaps, damaged, tuple(problems), source)
+    others = tuple(sorted((one for one in runs if one.lane), key=lambda one: one.lane))
+    return Recording(run, found, (), gaps, damaged, tuple(problems), source, others)
 
 
 def _run_without_span(run_id: str, spans: Sequence[Span]) -> Run:
