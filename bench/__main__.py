@@ -1,6 +1,6 @@
 """`python -m bench [NAME ...]`: measure, print a table, keep the figures in bench/results/NAME.json.
 
-Names: recording, serving, starting. Without one, all.
+Without a name, all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib import import_module
 
 from bench import measure
 
-GROUPS = ("recording", "serving", "starting", "sinking")
+GROUPS = ("recording", "serving", "starting", "sinking", "querying", "replaying", "overhead", "peers")
 
 
 def main() -> int:

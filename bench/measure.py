@@ -13,7 +13,7 @@ import random
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -83,6 +83,13 @@ def interleaved(
             cpu[name].append((cpu_end - cpu_start) / calls / 1000)
             wall[name].append((wall_end - wall_start) / calls / 1000)
     return {name: Time(statistics.median(cpu[name]), statistics.median(wall[name])) for name in variants}
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the bounds within which the median of such values lies, 95 times in 100, by drawing them again."""
+    rng = seeded()
+    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(2000))
+    return medians[50], medians[-51]
 
 
 def seeded() -> random.Random:

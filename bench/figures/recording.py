@@ -9,50 +9,17 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import TracerProvider
 
+from bench.base import TINY, Counting, bare, of_size, plain, without_journal
 from bench.measure import Figure, interleaved
 from otel_replay import boundary, record
 from otel_replay.store import open_store
-
-ATTRIBUTES = {f"gen_ai.bare.{number}": "a value" for number in range(8)}
-TINY = {"city": "Bern"}
-
-
-def of_size(kilobytes: float) -> dict[str, Any]:
-    """Return messages that are about that many kilobytes of JSON."""
-    count = max(int(kilobytes * 8), 1)
-    return {
-        "messages": [{"role": "user", "content": "in what part of the town is " + "it " * 26} for _ in range(count)]
-    }
-
-
-class Counting(SpanProcessor):
-    """The least that a processor can do."""
-
-    def __init__(self) -> None:
-        self.ended: list[ReadableSpan] = []
-        self.keeping = False
-
-    def on_end(self, span: ReadableSpan) -> None:
-        if self.keeping:
-            self.ended.append(span)
 
 
 def measured() -> list[Figure]:
     with TemporaryDirectory() as folder:
         return [*_crossings(Path(folder)), _burst(Path(folder) / "burst"), _idle()]
-
-
-def bare(tracer: Any, request: object) -> None:
-    with tracer.start_as_current_span("bare") as span:
-        for key, value in ATTRIBUTES.items():
-            span.set_attribute(key, value)
-        _plain(request)
-
-
-def _plain(q: Any) -> Any:
-    return q
 
 
 @boundary("crossed", kind="tool")
@@ -72,7 +39,7 @@ def _crossings(folder: Path) -> list[Figure]:
         for size, value in payloads.items():
             run = record("bench", store=folder, tracer_provider=provider)
             if way == "journal off":
-                run._recorder._folder = None  # what a user has no switch for: the figure is the span's cost alone
+                without_journal(run)
             with run:
                 found = interleaved(
                     {"base": partial(bare, tracer, value), "ours": partial(_crossed, value)},
@@ -102,9 +69,7 @@ def _with_encoding(folder: Path, provider: Any, processor: Counting, tracer: Any
         encode_spans(processor.ended).SerializeToString()
         processor.ended.clear()
 
-    run = record("bench", store=folder, tracer_provider=provider)
-    run._recorder._folder = None
-    with run:
+    with without_journal(record("bench", store=folder, tracer_provider=provider)):
         found = interleaved(
             {"base": lambda: encoded(lambda: bare(tracer, value)), "ours": lambda: encoded(lambda: _crossed(value))},
             calls=4,
@@ -125,6 +90,6 @@ def _burst(folder: Path) -> Figure:
 
 
 def _idle() -> Figure:
-    found = interleaved({"plain": lambda: _plain(TINY), "marked": lambda: _crossed(TINY)}, calls=20_000, rounds=11)
+    found = interleaved({"plain": lambda: plain(TINY), "marked": lambda: _crossed(TINY)}, calls=20_000, rounds=11)
     more = found["marked"].cpu_us - found["plain"].cpu_us
     return Figure("R7", "a boundary with nothing active, over the plain call", more, " us", 0.3)

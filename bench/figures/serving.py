@@ -12,7 +12,7 @@ from typing import Any
 from opentelemetry.sdk.trace import TracerProvider
 
 from bench import measure
-from bench.figures.recording import Counting, bare, of_size
+from bench.base import Counting, bare, of_size
 from bench.measure import Figure, interleaved
 from otel_replay import boundary, codec, exporting, record, replay, sources
 from otel_replay.envelope import Recording
