@@ -115,8 +115,8 @@ def replay(
     headers: Mapping[str, str] | None = None,
     lane: str = "",
     clock: ClockChoice = "recorded",
-) -> ReplaySession:
     pins: Mapping[str, object] | None = None,
+) -> ReplaySession:
     """Serve a recording to the code inside the `with` (or `async with`).
 
     `source` is a run's name or id, a file, a folder, a store, an address of Jaeger or Tempo, or a Recording. Without a
