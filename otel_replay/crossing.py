@@ -7,6 +7,7 @@ call between `open` and `close` and say how it ended. A crossing ends exactly on
 from __future__ import annotations
 
 import itertools
+import marshal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -90,6 +91,7 @@ class Crossing:
     __slots__ = (
         "_chunks",
         "_ended",
+        "_image",
         "_open",
         "_redo",
         "address",
@@ -144,6 +146,7 @@ class Crossing:
         self._ended = False
         self._open = 0
         self._redo: Callable[[], object] | None = None
+        self._image: bytes | None = None
 
     def __repr__(self) -> str:
         return f"<crossing {self.address}>"
@@ -236,12 +239,14 @@ class Crossing:
             self.outcome = Outcome("lost", lost("the recorder failed to encode the outcome"))
         if self._redo is not None:
             with session.faults.contained("arguments"):
-                again = payload.encode(self._redo())
-                if again.text != self.request.text:
-                    self.changed = again
+                request = self._redo()
+                if self._image is None or _image(request) != self._image:
+                    again = payload.encode(request)
+                    if again.text != self.request.text:
+                        self.changed = again
         session.driver.leave(self)
         # An exception holds the frame that holds this crossing: kept on, it would keep the agent's objects alive.
-        self._redo = None
+        self._redo = self._image = None
         if not session.keeps_results:
             self.result = None
 
@@ -284,8 +289,26 @@ def enter(scope: Scope, spec: Spec, args: tuple[object, ...], kwargs: Mapping[st
         crossing.request = payload.encode(request, strict=faults.strict)
         if spec.mutable_arguments and _holds_mutable(request):
             crossing._redo = lambda: request
+            if crossing.request.encoding == "json" and len(crossing.request.text) <= _IMAGE_BYTES_MAX:
+                crossing._image = _image(request)
     session.driver.enter(crossing)
     return crossing
+
+
+_IMAGE_BYTES_MAX = 256 * 1024
+"""A larger request is encoded once more at the end, not kept as an image of itself while the call runs."""
+
+
+def _image(request: object) -> bytes | None:
+    """Return bytes that are the same only while a request of JSON types is, in values and in types.
+
+    Made in one pass over distinct objects, and never stored: the cheapest way to see that a call left its arguments as
+    they were. None where it has come to hold something that is no plain value.
+    """
+    try:
+        return marshal.dumps(request)
+    except ValueError:
+        return None
 
 
 def _holds_mutable(request: object) -> bool:
