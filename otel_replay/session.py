@@ -73,16 +73,14 @@ class Strand:
 
     def join(self) -> None:
         """Take over what strands begun in this one and ended by now bring with them."""
-        if not self.children:
-            return
-        running = []
-        for child in self.children:
+        for child in tuple(self.children):
             if child.done():
                 child.join()
                 self.tainted = self.tainted or child.tainted
-            else:
-                running.append(child)
-        self.children = running
+                try:
+                    self.children.remove(child)
+                except ValueError:
+                    pass  # joined on another thread just now
 
 
 class Scope:
@@ -203,6 +201,8 @@ class Session:
         self.driver.forked(lane)
 
     def new_strand(self, begun_in: Strand, parent: Crossing | None) -> Strand:
+        # Frameworks run each step in a task of its own, and cross nothing between two: the next one follows them.
+        begun_in.join()
         return Strand(next(self.strands), begun_in, parent)
 
 

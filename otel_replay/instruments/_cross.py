@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from otel_replay.crossing import Crossing, Spec
 from otel_replay.errors import UsageError
@@ -35,7 +35,11 @@ def spec_of(
     return found
 
 
-def cross(describe: Callable[[], tuple[Spec, object]]) -> Crossing | None:
+Describe: TypeAlias = Callable[[], tuple[Spec, object] | None]
+"""Tells a call's spec and request; None where it is no crossing of its own."""
+
+
+def cross(describe: Describe) -> Crossing | None:
     """Enter the crossing that `describe` tells; None where the call stays a plain call.
 
     A fault of `describe` is counted while recording and the call goes on unrecorded. In a replay it raises
@@ -47,14 +51,17 @@ def cross(describe: Callable[[], tuple[Spec, object]]) -> Crossing | None:
     return _cross(scope, describe)
 
 
-def cross_transport(describe: Callable[[], tuple[Spec, object]]) -> Crossing | None:
+def cross_transport(describe: Describe) -> Crossing | None:
     """As `cross`, for a transport: silent beneath a crossing that speaks for it, and for OpenTelemetry's exporters."""
-    inherited = peek_scope()
-    if inherited is not None and inherited.crossing is not None and inherited.crossing.mutes:
-        return None
-    if suppressed():
+    if muted() or suppressed():
         return None
     return cross(describe)
+
+
+def muted() -> bool:
+    """True beneath a crossing that speaks for the clients and transports under it."""
+    inherited = peek_scope()
+    return inherited is not None and inherited.crossing is not None and inherited.crossing.mutes
 
 
 def suppressed() -> bool:
@@ -65,16 +72,16 @@ def suppressed() -> bool:
     return bool(key and context.get_value(key))
 
 
-def _cross(scope: Scope, describe: Callable[[], tuple[Spec, object]]) -> Crossing | None:
+def _cross(scope: Scope, describe: Describe) -> Crossing | None:
     session = scope.session
     try:
-        spec, request = describe()
+        told = describe()
     except Exception as fault:
         if session.raises_when_late:
             raise UsageError(f"a call cannot be matched with the record: reading it raised {fault!r}") from fault
         session.faults.note("instrument", fault)
         return None
-    return enter_call(spec, (request,), {})
+    return enter_call(told[0], (told[1],), {}) if told is not None else None
 
 
 def inner_crossing(kind: str) -> Crossing | None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from otel_replay.crossing import Crossing, Spec
-from otel_replay.instruments._cross import cross
+from otel_replay.instruments._cross import Describe, cross
 from otel_replay.session import Session, peek_scope
 from otel_replay.settings import project_table
 
@@ -47,7 +47,7 @@ def is_boundary(*functions: Any) -> bool:
     return any(getattr(fn, "__otel_replay__", False) is True for fn in functions if fn is not None)
 
 
-def run(describe: Callable[[], tuple[Spec, object]], call: Callable[[], Any]) -> Any:
+def run(describe: Describe, call: Callable[[], Any]) -> Any:
     """Return what `call` returns, as the crossing that `describe` tells; in a replay, what was recorded."""
     crossing = cross(describe)
     if crossing is None:
@@ -67,7 +67,7 @@ def run(describe: Callable[[], tuple[Spec, object]], call: Callable[[], Any]) ->
     return result
 
 
-async def arun(describe: Callable[[], tuple[Spec, object]], call: Callable[[], Awaitable[Any]]) -> Any:
+async def arun(describe: Describe, call: Callable[[], Awaitable[Any]]) -> Any:
     """As `run`, for a coroutine."""
     crossing: Crossing | None = cross(describe)
     if crossing is None:

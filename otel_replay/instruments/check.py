@@ -235,6 +235,20 @@ def _openai_agents(_root: str, _wire: str) -> Calls:
     return [("tools", lambda: asyncio.run(ask()))]
 
 
+def _pydantic_ai(_root: str, _wire: str) -> Calls:
+    library = import_module("pydantic_ai")
+    toolset = import_module("pydantic_ai.toolsets").CombinedToolset(
+        [import_module("pydantic_ai.toolsets").FunctionToolset([_dry])]
+    )
+
+    async def ask() -> None:
+        context = library.RunContext(deps=None, model=None, usage=None)
+        tools = await toolset.get_tools(context)
+        await toolset.call_tool("_dry", {"word": "dry"}, context, tools["_dry"])
+
+    return [("tools", lambda: asyncio.run(ask()))]
+
+
 _CALLS: dict[str, Callable[[str, str], Calls]] = {
     "openai": _openai,
     "anthropic": _anthropic,
@@ -246,4 +260,5 @@ _CALLS: dict[str, Callable[[str, str], Calls]] = {
     "langchain": _langchain,
     "langgraph": _langgraph,
     "openai_agents": _openai_agents,
+    "pydantic_ai": _pydantic_ai,
 }

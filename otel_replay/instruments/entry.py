@@ -77,3 +77,8 @@ class LangGraphInstrumentor(_Instrumentor):
 class OpenAIAgentsInstrumentor(_Instrumentor):
     name = "openai_agents"
     needs = ("openai-agents >= 0.24",)
+
+
+class PydanticAIInstrumentor(_Instrumentor):
+    name = "pydantic_ai"
+    needs = ("pydantic-ai-slim >= 1.20",)

@@ -8,10 +8,12 @@ python=${PYTHON:-.venv/bin/python}
 cache=${OTEL_REPLAY_FRAMEWORKS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/otel-replay/frameworks}
 common=(pytest openai httpx opentelemetry-instrumentation-httpx)
 
-# name -> what pip installs beside the package itself
+# name -> what pip installs beside the package itself; name@version: the same tests with an older one
 declare -A packages=(
     [langgraph]="langgraph langchain-openai"
     [openai_agents]="openai-agents"
+    [pydantic_ai]="pydantic-ai-slim[openai,mcp]"
+    [pydantic_ai@1.22]="pydantic-ai-slim[openai]==1.22.0 opentelemetry-sdk<1.39 opentelemetry-instrumentation-httpx==0.59b0"
 )
 
 [[ $# -gt 0 ]] || set -- "${!packages[@]}"
@@ -25,6 +27,6 @@ for name in "$@"; do
         "$home/bin/python" -m pip install --quiet --disable-pip-version-check "${common[@]}" ${packages[$name]} -e .
         echo "$wanted" >"$home/.ready"
     fi
-    echo "== $name: $("$home/bin/python" -m pip freeze | grep -iE '^(langgraph|langchain-core|openai-agents|openai)==' | tr '\n' ' ')"
-    "$home/bin/python" -m pytest -m frameworks "tests/frameworks/test_$name.py"
+    echo "== $name: $("$home/bin/python" -m pip freeze | grep -iE '^(langgraph|langchain-core|openai-agents|openai|pydantic-ai-slim|mcp)==' | tr '\n' ' ')"
+    "$home/bin/python" -m pytest -m frameworks "tests/frameworks/test_${name%@*}.py"
 done
