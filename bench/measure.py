@@ -7,6 +7,7 @@ it can be: absolute times move with the load of the machine, ratios of one inter
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import random
@@ -134,14 +135,33 @@ def keep(group: str, figures: list[Figure]) -> Path:
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{group}.json"
     found = [{**asdict(figure), "reached": figure.reached} for figure in figures]
+    for figure in found:
+        if math.isnan(figure["value"]):
+            figure["value"] = None  # it could not be measured; the reason stands in its detail
     path.write_text(json.dumps({"machine": machine(), "figures": found}, indent=1, default=str) + "\n")
     return path
+
+
+def kept(group: str) -> list[Figure]:
+    """Return the figures of a group as they were kept last, or none."""
+    path = RESULTS / f"{group}.json"
+    found = json.loads(path.read_text())["figures"] if path.exists() else []
+    for figure in found:
+        del figure["reached"]
+        figure["value"] = math.nan if figure["value"] is None else figure["value"]
+    return [Figure(**figure) for figure in found]
 
 
 def table(figures: list[Figure]) -> str:
     """Return the figures as a Markdown table."""
     rows = ["| # | what | measured | goal | reached |", "| --- | --- | --- | --- | --- |"]
     for figure in figures:
-        goal = "" if figure.goal is None else f"{figure.goal:g}{figure.unit}"
-        rows.append(f"| {figure.name} | {figure.what} | {figure.value:.3g}{figure.unit} | {goal} | {figure.reached} |")
+        measured = "" if math.isnan(figure.value) else f"{_short(figure.value)}{figure.unit}"
+        sign = "at least " if figure.at_least else ""
+        goal = "" if figure.goal is None else f"{sign}{_short(figure.goal)}{figure.unit}"
+        rows.append(f"| {figure.name} | {figure.what} | {measured} | {goal} | {figure.reached} |")
     return "\n".join(rows)
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"

@@ -46,7 +46,7 @@ def _asked(folder: Path, facts: Facts, count: int) -> list[Figure]:
             store.connection.execute(_MAP.replace("{path}", str(map_path)))
         store.connection.execute(f"CREATE OR REPLACE VIEW mapped AS FROM read_parquet('{map_path}')")
         since = _since(store.connection)
-        ours = dict(zip(QUESTIONS, _ours(store.connection, facts), strict=True))
+        ours = dict(zip(QUESTIONS, questions(store.connection, facts), strict=True))
         mapped = dict(zip(QUESTIONS, _mapped(store.connection, facts, since), strict=True))
         took = _turns({("ours", name): ask for name, ask in ours.items()} | {("map", n): a for n, a in mapped.items()})
         api = _turns(
@@ -95,7 +95,9 @@ def _since(connection: duckdb.DuckDBPyConnection) -> int:
     return int(found[0][0])
 
 
-def _ours(connection: duckdb.DuckDBPyConnection, facts: Facts) -> tuple[Callable[[], Any], ...]:
+def questions(connection: duckdb.DuckDBPyConnection, facts: Facts) -> tuple[Callable[[], Any], ...]:
+    """Return what asks `QUESTIONS` of our views."""
+
     def recent() -> object:
         since = _since(connection)  # part of the question, as `Store.runs(limit=20)` asks it
         return connection.execute(f"FROM runs_since({since}) ORDER BY start_ns DESC LIMIT 20").fetchall()
