@@ -18,6 +18,7 @@ from otel_replay.envelope import Recording, Run
 from otel_replay.errors import UsageError
 from otel_replay.faults import Faults
 from otel_replay.fingerprint import fingerprint
+from otel_replay.location import journal_folder
 from otel_replay.match_rules import MatchBook, MatchRules
 from otel_replay.otel.recorder import Recorder
 from otel_replay.otel.tracing import Tracing, sdk_provider
@@ -68,7 +69,7 @@ def record(
         run,
         settings,
         faults,
-        folder=Path(store if store is not None else settings.store) / "journal",
+        folder=journal_folder(store if store is not None else settings.store),
         provider=tracer_provider,
         redactor=redactor,
     )
@@ -147,7 +148,7 @@ def replay(
         replay_of=recording.run.run_id,
         pins={**environment_pins(recording.run.pins), **(pins or {})},
     )
-    folder = Path(store if store is not None else settings.store) / "journal" if keep else None
+    folder = journal_folder(store if store is not None else settings.store) if keep else None
     redactor = redactor or _redactor(settings)
     recorder = _recorder(own, settings, faults, folder=folder, provider=tracer_provider, redactor=redactor)
     driver = ReplayDriver(

@@ -17,6 +17,7 @@ from otel_replay.envelope import Recording
 from otel_replay.errors import ImportFault, OtelReplayError, StoreError
 from otel_replay.importers.genai import describe
 from otel_replay.importing import account_lines, losses
+from otel_replay.location import is_remote
 
 Level: TypeAlias = Literal["ok", "note", "problem"]
 _ATTRIBUTES_NEEDED = 24
@@ -58,7 +59,7 @@ def examine(store: str | os.PathLike[str] | None = None) -> list[Finding]:
         *_versions(),
         *_of_settings(settings),
         *_telemetry(settings),
-        *_store(Path(str(store or settings.store))),
+        *_store(store or settings.store),
         *_instruments(),
     ]
 
@@ -88,7 +89,8 @@ def examine_source(
     Raises NeverRecorded, ImportFault, UsageError as `sources.load` does.
     """
     path = Path(source)
-    if "://" in source or "*" in source or (path.exists() and not sources.is_store(path)):
+    remote = is_remote(source)
+    if ("://" in source and not remote) or "*" in source or (path.exists() and not sources.is_store(path)):
         runs, account = sources.recordings(source, headers=headers)
         troubles = [str(problem) for problem in account.problems]
         if not runs:
@@ -187,7 +189,7 @@ def _telemetry(settings: _settings.Settings) -> Iterator[Finding]:
         )
 
 
-def _store(root: Path) -> Iterator[Finding]:
+def _store(root: str | os.PathLike[str]) -> Iterator[Finding]:
     from otel_replay.store import open_store
 
     try:
@@ -206,7 +208,7 @@ def _of_store(opened: Any) -> Iterator[Finding]:
     opened.refresh()  # takes in what ended recorders left
     info = opened.info()
     yield Finding("store", "ok", f"{info.root}: {info.files} files, {info.rows} spans, {info.bytes} bytes")
-    if not os.access(info.root, os.W_OK):
+    if not info.writable:
         yield Finding("store", "problem", f"{info.root} cannot be written: nothing new is recorded here")
     for problem in dict.fromkeys((*info.problems, *opened.problems)):
         yield Finding("store", "problem", problem, "otel-replay store verify")

@@ -29,6 +29,7 @@ class Settings:
     fsync: bool = False
     coverage: bool = False
     chance: bool = False
+    clock: str = "live"
     capture_content: str = "SPAN_ONLY"
     value_length_limit: int | None = None
     project: Mapping[str, object] = field(default_factory=dict)
@@ -89,6 +90,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         strict=env.get("OTEL_REPLAY_STRICT", "").lower() in ("1", "true", "yes"),
         coverage=(env.get("OTEL_REPLAY_COVERAGE") or str(table.get("coverage", ""))).lower() in ("1", "true", "yes"),
         chance=(env.get("OTEL_REPLAY_CHANCE") or str(table.get("chance", ""))).lower() in ("1", "true", "yes"),
+        clock="tape" if (env.get("OTEL_REPLAY_CLOCK") or str(table.get("clock", ""))).lower() == "tape" else "live",
         fsync=env.get("OTEL_REPLAY_FSYNC", "").lower() in ("1", "true", "yes"),
         capture_content=env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY").upper(),
         value_length_limit=_length_limit(env),
@@ -130,3 +132,23 @@ def telemetry(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return OpenTelemetry's variables that decide what of a span arrives, as far as they are set."""
     env = os.environ if environ is None else environ
     return {name: env[name].strip() for name in _TELEMETRY_NAMES if env.get(name, "").strip()}
+
+
+def state_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the folder in which this machine keeps what belongs to stores elsewhere: journals not yet taken there.
+
+    `OTEL_REPLAY_STATE` names it; else it stands where the XDG base directory specification puts such things.
+    """
+    env = os.environ if environ is None else environ
+    named = env.get("OTEL_REPLAY_STATE")
+    if named:
+        return Path(named).absolute()
+    base = env.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return Path(base) / "otel-replay"
+
+
+def object_storage(environ: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Return (region, endpoint URL) for S3 as AWS tools read them from the environment; "" where none is named."""
+    env = os.environ if environ is None else environ
+    region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or ""
+    return region, env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or ""

@@ -10,6 +10,7 @@ from typing import Any
 from otel_replay import settings as _settings
 from otel_replay.envelope import Recording
 from otel_replay.errors import IncompleteRecording, NeverRecorded, StoreError, UsageError
+from otel_replay.location import is_remote
 
 FIXTURE_FOLDERS = ("tests/incidents", "tests/fixtures", "incidents", "fixtures")
 FIXTURE_SUFFIXES = (".otlp.jsonl", ".jsonl", ".otlp.json")
@@ -35,6 +36,8 @@ def load(
     text = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
     if not text:
         raise UsageError(f"a replay's source is a name, a path or an address, not {type(source).__name__}")
+    if is_remote(text):
+        return _from_store(text, run)
     if "://" in text:
         return _imported(text, run, headers)
     path = Path(text)
@@ -93,7 +96,7 @@ def _from_store(location: str | os.PathLike[str], name: str) -> Recording:
         if not name:
             runs = store.runs(limit=2)
             if len(runs) != 1:
-                raise UsageError(f"{location} holds {'several runs' if runs else 'no run'}: name one of them")
+                raise UsageError(f"{store.shown} holds {'several runs' if runs else 'no run'}: name one of them")
             name = runs[0].run_id
         return store.recording(store.find_run(name).run_id)
 

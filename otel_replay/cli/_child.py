@@ -42,7 +42,10 @@ def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 store_option = click.option(
-    "--store", metavar="FOLDER", default=None, help="The store (default: OTEL_REPLAY_STORE, pyproject, .otel-replay)."
+    "--store",
+    metavar="FOLDER",
+    default=None,
+    help="The store, a folder or s3://bucket/prefix (default: OTEL_REPLAY_STORE, pyproject, .otel-replay).",
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
@@ -46,6 +45,7 @@ def command(
     What is acknowledged is durable. Exit codes: 0 drained, 2 usage, 3 some spans wait on disk for the next start,
     8 a folder or address cannot be used.
     """
+    from otel_replay.location import locate
     from otel_replay.sink import SinkConfig, Tls
     from otel_replay.store import open_store
 
@@ -64,7 +64,7 @@ def command(
     config = SinkConfig(
         span_sink="otel_replay.api:open_sink",
         span_sink_args=(folder,),
-        wal_folder=wal or os.path.join(folder, "wal"),
+        wal_folder=wal or str(locate(folder).folder / "wal"),
         grpc_address=_address(grpc),
         http_address=_address(http),
         tokens=tokens,

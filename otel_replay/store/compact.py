@@ -19,7 +19,7 @@ from otel_replay.originals import now_ns
 from otel_replay.store import query, schema
 from otel_replay.store.folder import Folder, Listing
 from otel_replay.store.journals import journal_paths
-from otel_replay.store.parquet import SUFFIX, TEMPORARY, FileInfo, Staged, new_name, sort_rows, stage, table_of
+from otel_replay.store.parquet import SUFFIX, FileInfo, Staged, new_name, sort_rows, stage, table_of
 from otel_replay.store.parting import Place, key_of, part
 from otel_replay.store.rows import Row
 
@@ -122,6 +122,7 @@ def rewrite(
     there = {path.name for path in journal_paths(folder.journal)}
     still = {info.name for info in (*listing.files.values(), *listing.replaced)}
     staged = stage(
+        folder.storage,
         _sorted_tables(connection, group, leaving, settled, condition),
         group[0].path.with_name(new_name() + SUFFIX),
         seals=[name for info in group for name in info.seals if name in there],
@@ -192,7 +193,7 @@ def _slipped(
 def publish(folder: Folder, listing: Listing, group: Sequence[FileInfo], staged: Staged) -> FileInfo | None:
     """Let `staged` take the place of `group`, unless one of them changed its standing meanwhile."""
     try:
-        with folder.locked():
+        with folder.storage.locked():
             now = folder.listing()
             unchanged = all(
                 info.name in now.files and now.superseded.get(info.name) == listing.superseded.get(info.name)
@@ -213,16 +214,18 @@ def sweep(folder: Folder, *, grace_s: float = GRACE_S) -> int:
     oldest = now_ns() - int(grace_s * 1e9)
     listing = folder.listing()
     taken = {name: info for info in listing.files.values() for name in info.replaces}
+    taken |= {info.name: info for info in listing.replaced if info.name in listing.void}
     for info in listing.replaced:
         by = taken.get(info.name)
-        if by is None or by.path.stat().st_mtime_ns > oldest:
+        if by is None:
             continue  # taken over by a file that was taken over itself: the newest of them names it too
         with suppress(OSError):
-            info.path.unlink()
-            removed += 1
-    for path in folder.left_behind(TEMPORARY):
+            if folder.storage.entry(by.path).changed_ns <= oldest:
+                folder.storage.remove(info.path)
+                removed += 1
+    for entry in folder.left_behind():
         with suppress(OSError):
-            if path.stat().st_mtime_ns <= oldest:
-                path.unlink()
+            if entry.changed_ns <= oldest:
+                folder.storage.remove(entry.path)
                 removed += 1
     return removed

@@ -1,9 +1,9 @@
-"""The files of a store's folder: which are there, which count, and which can't be read.
+"""The files of a store: which are there, which count, and which can't be read.
 
     <store>/spans/date=YYYY-MM-DD/<ulid>.parquet   spans, sealed
-    <store>/journal/*.journal                      what recorders are writing, or left behind
+    <store>/journal/*.journal                      what recorders are writing, or left behind; always on this machine
     <store>/notes/<ulid>.json                      verdicts and pins set after the run
-    <store>/lock                                   held while a file is added
+    <store>/lock                                   held while a file is added; in object storage `lock/*` (lease.py)
 
 A file that was taken over by another (`replaces`) does not count; a journal that a file took over (`seals`) neither.
 So every change is one rename, and what a crash leaves behind is removed by the next one who passes.
@@ -11,9 +11,7 @@ So every change is one rename, and what a crash leaves behind is removed by the 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,16 +19,11 @@ from typing import Final
 
 from otel_replay.errors import StoreError
 from otel_replay.store.parquet import SUFFIX, FileInfo, new_name, read_info
-
-try:
-    import fcntl
-except ImportError:  # Windows: files are added by atomic renames all the same, and copies are parted by compaction
-    fcntl = None  # type: ignore[assignment]
+from otel_replay.store.storage import Entry, Storage
 
 SPANS: Final = "spans"
 JOURNAL: Final = "journal"
 NOTES: Final = "notes"
-LOCK: Final = "lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,113 +34,121 @@ class Listing:
     superseded: dict[str, frozenset[int]] = field(default_factory=dict)
     sealed: frozenset[str] = frozenset()
     replaced: tuple[FileInfo, ...] = ()
+    """Files that no longer count, or, where `void` names them, never did."""
+    void: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
 
 
 class Folder:
-    """A store's folder. Keeps what it has read of footers: a file never changes once it has its name."""
+    """The files of a store. Keeps what it has read of footers: a file never changes once it has its name."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, storage: Storage, local: Path) -> None:
+        self.storage = storage
+        self.root = storage.root
+        self.journal = local / JOURNAL
         self._infos: dict[Path, FileInfo] = {}
         self._bad: dict[Path, tuple[int, int, str]] = {}
-
-    @property
-    def journal(self) -> Path:
-        return self.root / JOURNAL
 
     def new_path(self, start_ns: int) -> Path:
         """Return a fresh path in the folder of the day (UTC) of `start_ns`."""
         return self.root / SPANS / f"date={day_of(start_ns)}" / f"{new_name()}{SUFFIX}"
 
-    def paths(self) -> list[Path]:
-        """Return every file that bears the suffix, whatever it holds."""
-        found: list[Path] = []
-        for folder, folders, names in os.walk(self.root / SPANS):
-            folders.sort()
-            found += [Path(folder, name) for name in names if name.endswith(SUFFIX) and not name.startswith(".")]
-        return sorted(found)
+    def entries(self) -> list[Entry]:
+        """Return every file that bears the suffix, whatever it holds. Raises StoreError."""
+        try:
+            listed = self.storage.files(self.root / SPANS)
+        except OSError as fault:
+            raise StoreError(f"{self.storage.shown(self.root)} can't be listed: {fault}") from fault
+        return [entry for entry in listed if entry.path.suffix == SUFFIX and not entry.path.name.startswith(".")]
 
-    def left_behind(self, suffix: str) -> list[Path]:
+    def paths(self) -> list[Path]:
+        """Return the names of `entries`."""
+        return [entry.path for entry in self.entries()]
+
+    def left_behind(self) -> list[Entry]:
         """Return files whose writer was killed before they had their name."""
-        return [
-            Path(folder, name)
-            for folder, _, names in os.walk(self.root / SPANS)
-            for name in names
-            if name.endswith(suffix)
-        ]
+        return self.storage.left_behind(self.root / SPANS)
 
     def listing(self) -> Listing:
-        """Return what is there now. Unreadable files are named, never fatal."""
+        """Return what is there now. Unreadable files are named, never fatal.
+
+        Raises StoreError where the storage can't be reached.
+        """
         infos: dict[str, FileInfo] = {}
         problems: list[str] = []
-        for path in self.paths():
-            try:
-                info = self._info(path)
-            except FileNotFoundError:
-                continue  # removed after it was listed: another file took it over
-            except StoreError as fault:
-                problems.append(str(fault))
-                continue
-            if info.name in infos:
-                problems.append(f"{path} bears the name of {infos[info.name].path}; it is stepped over")
-                continue
-            infos[info.name] = info
-        gone = {name for info in infos.values() for name in info.replaces}
-        superseded: dict[str, set[int]] = {}
-        for info in infos.values():
-            if info.name not in gone:
-                for name, rows in info.supersedes.items():
-                    superseded.setdefault(name, set()).update(rows)
-        return Listing(
-            files={name: info for name, info in infos.items() if name not in gone},
-            superseded={name: frozenset(rows) for name, rows in superseded.items() if name in infos},
-            sealed=frozenset(name for info in infos.values() for name in info.seals),
-            replaced=tuple(info for name, info in infos.items() if name in gone),
-            problems=tuple(problems),
-        )
+        entries = self.entries()
+        for entry, found in zip(entries, self._read(entries), strict=True):
+            if isinstance(found, str):
+                problems.append(found)
+            elif found is not None and found.name in infos:
+                shown = (self.storage.shown(path) for path in (entry.path, infos[found.name].path))
+                problems.append("{} bears the name of {}; it is stepped over".format(*shown))
+            elif found is not None:
+                infos[found.name] = found
+        return _listing(infos, tuple(problems))
 
-    def _info(self, path: Path) -> FileInfo:
-        info = self._infos.get(path)
-        if info is not None:
-            return info
-        state = path.stat()
-        bad = self._bad.get(path)
-        if bad is not None and bad[:2] == (state.st_mtime_ns, state.st_size):
-            raise StoreError(bad[2])
+    def _read(self, entries: list[Entry]) -> list[FileInfo | str | None]:
+        """Return of each file what its footer says, what is wrong with it, or None where it is gone."""
+        fresh = [entry for entry in entries if entry.path not in self._infos]
+        if self.storage.readers > 1 and len(fresh) > 1:
+            with ThreadPoolExecutor(min(self.storage.readers, len(fresh))) as pool:
+                read = dict(zip(fresh, pool.map(self._info, fresh), strict=True))
+        else:
+            read = {entry: self._info(entry) for entry in fresh}
+        return [read[entry] if entry in read else self._infos[entry.path] for entry in entries]
+
+    def _info(self, entry: Entry) -> FileInfo | str | None:
+        state = entry.changed_ns, entry.size
+        bad = self._bad.get(entry.path)
+        if bad is not None and bad[:2] == state:
+            return bad[2]
         try:
-            info = self._infos[path] = read_info(path)
+            info = self._infos[entry.path] = read_info(self.storage, entry)
+        except FileNotFoundError:
+            return None  # removed after it was listed: another file took it over
         except StoreError as fault:
-            self._bad[path] = (state.st_mtime_ns, state.st_size, str(fault))
-            raise
+            self._bad[entry.path] = (*state, str(fault))
+            return str(fault)
+        except OSError as fault:
+            raise StoreError(f"{self.storage.shown(entry.path)} can't be read now: {fault}") from fault
         return info
 
     def step_over(self, path: Path, reason: str) -> None:
-        """Treat `path` as unreadable from now on: its footer was whole, its pages are not."""
-        state = path.stat()
+        """Treat `path` as unreadable from now on: its footer was whole, its pages are not. Raises OSError."""
+        entry = self.storage.entry(path)
         self._infos.pop(path, None)
-        self._bad[path] = (state.st_mtime_ns, state.st_size, f"{path} could not be read: {reason}")
+        self._bad[path] = (entry.changed_ns, entry.size, f"{self.storage.shown(path)} could not be read: {reason}")
 
-    @contextmanager
-    def locked(self, *, wait: bool = True) -> Iterator[bool]:
-        """Hold the store's lock; yields False where another process has it and `wait` is off.
 
-        The lock is the operating system's: it goes with its holder, so a killed process never leaves it behind.
-        """
-        try:
-            descriptor = os.open(self.root / LOCK, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
-        except OSError as fault:
-            raise StoreError(f"{self.root} can't be written: {fault}") from fault
-        try:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-                except BlockingIOError:
-                    yield False
-                    return
-            yield True
-        finally:
-            os.close(descriptor)
+def _listing(infos: dict[str, FileInfo], problems: tuple[str, ...]) -> Listing:
+    """Return which of `infos` count.
+
+    Where a lock was lost, two compactions may have taken over the same file: the one first named counts.
+    """
+    gone = {name for info in infos.values() for name in info.replaces}
+    taken: set[str] = set()
+    void: set[str] = set()
+    for name, info in sorted(infos.items()):
+        if name not in gone:
+            if taken.isdisjoint(info.replaces):
+                taken.update(info.replaces)
+            else:
+                void.add(name)
+    if void:
+        gone = {name for info in infos.values() if info.name not in void for name in info.replaces}
+    standing = {name: info for name, info in infos.items() if name not in gone and name not in void}
+    superseded: dict[str, set[int]] = {}
+    for info in standing.values():
+        for name, rows in info.supersedes.items():
+            superseded.setdefault(name, set()).update(rows)
+    return Listing(
+        files=standing,
+        superseded={name: frozenset(rows) for name, rows in superseded.items() if name in infos},
+        sealed=frozenset(name for info in infos.values() for name in info.seals),
+        replaced=tuple(info for name, info in infos.items() if name not in standing),
+        void=frozenset(void),
+        problems=problems,
+    )
 
 
 def day_of(start_ns: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,9 +11,10 @@ import pyarrow.parquet as pq
 from otel_replay import semconv
 from otel_replay.store.folder import Folder
 from otel_replay.store.journals import read_all
-from otel_replay.store.parquet import TEMPORARY, FileInfo
+from otel_replay.store.parquet import FileInfo
 from otel_replay.store.rows import Row, from_row, to_row
 from otel_replay.store.runs import envelope_of
+from otel_replay.store.storage import Storage
 
 _BATCH_ROWS = 1_024
 _PROBLEMS_MAX = 1_000
@@ -24,7 +24,7 @@ _PROBLEMS_MAX = 1_000
 class StoreInfo:
     """What a store holds. Bytes are those on disk; times Unix nanoseconds, 0 where there is nothing."""
 
-    root: Path
+    root: str
     files: int
     rows: int
     bytes: int
@@ -35,6 +35,7 @@ class StoreInfo:
     newest_ns: int
     replaced_files: int
     left_behind: int
+    writable: bool = True
     versions: dict[int, int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
@@ -60,7 +61,7 @@ def info(folder: Folder) -> StoreInfo:
     filled = [item for item in files if item.rows]
     journals = list(read_all(folder.journal))
     return StoreInfo(
-        root=folder.root,
+        root=folder.storage.shown(folder.root),
         files=len(files),
         rows=sum(item.rows for item in files) - sum(map(len, listing.superseded.values())),
         bytes=sum(item.size for item in files),
@@ -70,7 +71,8 @@ def info(folder: Folder) -> StoreInfo:
         oldest_ns=min((item.start_min for item in filled), default=0),
         newest_ns=max((item.start_max for item in filled), default=0),
         replaced_files=len(listing.replaced),
-        left_behind=len(folder.left_behind(TEMPORARY)),
+        left_behind=len(folder.left_behind()),
+        writable=folder.storage.writable(),
         versions=dict(sorted(Counter(item.version for item in files).items())),
         problems=(*listing.problems, *(journal.problem for journal in journals if journal.problem)),
     )
@@ -82,26 +84,27 @@ def verify(folder: Folder) -> Verification:
     problems = list(listing.problems)
     rows = envelopes = 0
     for item in listing.files.values():
-        counted, whole, found = _verify_file(item)
+        counted, whole, found = _verify_file(folder.storage, item)
         rows, envelopes = rows + counted, envelopes + whole
         problems += found
     return Verification(len(listing.files), rows, envelopes, tuple(problems[:_PROBLEMS_MAX]))
 
 
-def _verify_file(item: FileInfo) -> tuple[int, int, list[str]]:
+def _verify_file(storage: Storage, item: FileInfo) -> tuple[int, int, list[str]]:
     problems: list[str] = []
     rows = envelopes = 0
+    shown = storage.shown(item.path)
     try:
-        with pq.ParquetFile(item.path, page_checksum_verification=True) as file:
+        with storage.opened(item.path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             for batch in file.iter_batches(_BATCH_ROWS):
                 for row in batch.to_pylist():
                     rows += 1
                     problem = _verify_row(row)
                     envelopes += row.get("integrity") == "intact"
                     if problem and len(problems) < _PROBLEMS_MAX:
-                        problems.append(f"{item.path} row {rows}: {problem}")
+                        problems.append(f"{shown} row {rows}: {problem}")
     except (OSError, pa.ArrowException) as fault:
-        problems.append(f"{item.path} could not be read to its end: {fault}")
+        problems.append(f"{shown} could not be read to its end: {fault}")
     return rows, envelopes, problems
 
 

@@ -8,7 +8,6 @@ Written under a temporary name that no reader lists, synced, renamed, and the fo
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,10 +24,10 @@ from otel_replay.errors import ImportFault, StoreError
 from otel_replay.originals import now_ns, random_hex
 from otel_replay.store import schema
 from otel_replay.store.rows import Row
+from otel_replay.store.storage import Entry, Storage, fault_point
 
 SUFFIX: Final = ".parquet"
 _WIDTH: Final = len(schema.COLUMNS)
-TEMPORARY: Final = ".writing"
 _PAGE_BYTES: Final = 4 * 1024 * 1024
 _BASE32: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -44,6 +43,8 @@ class FileInfo:
     """What a file's footer says. Files never change, so this is read once for each path."""
 
     path: Path
+    address: str
+    """What the engine calls it."""
     rows: int
     start_min: int
     start_max: int
@@ -138,8 +139,9 @@ _NO_DICTIONARY: Final = frozenset({"span_id", "request", "response", "envelope",
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A file that is whole and durable under a name that no reader lists."""
+    """A file that is whole under a name that no reader lists."""
 
+    storage: Storage
     temporary: Path
     path: Path
     rows: int
@@ -148,12 +150,11 @@ class Staged:
         """Give the file its name: from here on readers see it. Raises StoreError."""
         fault_point("before rename")
         try:
-            os.rename(self.temporary, self.path)
-            sync(self.path.parent)
+            self.storage.publish(self.temporary, self.path)
+            return read_info(self.storage, self.storage.entry(self.path))
         except OSError as fault:
             self.discard()
-            raise StoreError(f"{self.path} could not be written: {fault}") from fault
-        return read_info(self.path)
+            raise StoreError(f"{self.storage.shown(self.path)} could not be written: {fault}") from fault
 
     def discard(self) -> None:
         """Remove the file again."""
@@ -162,6 +163,7 @@ class Staged:
 
 
 def stage(
+    storage: Storage,
     tables: Iterable[pa.Table],
     path: Path,
     *,
@@ -181,70 +183,69 @@ def stage(
     if supersedes:
         metadata[schema.SUPERSEDES_KEY] = orjson.dumps({name: list(rows) for name, rows in supersedes.items()})
     described = schema.SCHEMA.with_metadata(metadata)
-    staged = Staged(path.with_name(f".{path.name}{TEMPORARY}"), path, 0)
     rows = 0
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = Staged(storage, storage.staging(path), path, 0)
+    except OSError as fault:
+        raise StoreError(f"{storage.shown(path)} could not be written: {fault}") from fault
+    try:
         with pq.ParquetWriter(staged.temporary, described, **_options(distinct or {})) as writer:
             for table in row_groups(tables):
                 rows += table.num_rows
                 writer.write_table(table.cast(described), row_group_size=table.num_rows)
-        sync(staged.temporary)
         if pq.read_metadata(staged.temporary).num_rows != rows:
-            raise StoreError(f"{path} does not hold the {rows} rows that were written: is the disk full?")
+            raise StoreError(f"{storage.shown(path)} does not hold the {rows} rows that were written: a full disk?")
     except (OSError, pa.ArrowException) as fault:
         staged.discard()
-        raise StoreError(f"{path} could not be written: {fault}") from fault
+        raise StoreError(f"{storage.shown(path)} could not be written: {fault}") from fault
     except BaseException:
         staged.discard()
         raise
-    return Staged(staged.temporary, path, rows)
+    return Staged(storage, staged.temporary, path, rows)
 
 
 def write_rows(
-    rows: Sequence[Row], path: Path, *, seals: Sequence[str] = (), supersedes: Mapping[str, Sequence[int]] | None = None
+    storage: Storage,
+    rows: Sequence[Row],
+    path: Path,
+    *,
+    seals: Sequence[str] = (),
+    supersedes: Mapping[str, Sequence[int]] | None = None,
 ) -> FileInfo:
     """Write `rows`, sorted, to `path`, durable on return. Raises StoreError."""
     distinct = {name: len({row.get(name) for row in rows}) for name in schema.BLOOM_COLUMNS}
-    return stage([table_of(sort_rows(rows))], path, seals=seals, supersedes=supersedes, distinct=distinct).publish()
+    tables = [table_of(sort_rows(rows))]
+    return stage(storage, tables, path, seals=seals, supersedes=supersedes, distinct=distinct).publish()
 
 
-def fault_point(step: str) -> None:
-    """Do nothing. Tests kill the process here, by replacing it in a process of their own."""
+def read_info(storage: Storage, entry: Entry) -> FileInfo:
+    """Return what a file's footer says.
 
-
-def sync(path: Path) -> None:
-    """Flush a file or folder to its disk. Windows can't open a folder, and needs no such flush."""
-    if os.name == "nt" and path.is_dir():
-        return
-    descriptor = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
+    Raises StoreError where it is torn, empty or not a store's file, OSError where it can't be reached now.
+    """
+    shown = storage.shown(entry.path)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def read_info(path: Path) -> FileInfo:
-    """Return what the footer of `path` says. Raises StoreError where it is torn, empty or not a store's file."""
-    try:
-        size = path.stat().st_size
-        footer = pq.read_metadata(path)
+        with storage.opened(entry.path) as file:
+            footer = pq.read_metadata(file)
     except FileNotFoundError:
         raise
     except (OSError, pa.ArrowException) as fault:
-        reason = "it is empty" if isinstance(fault, pa.ArrowInvalid) and not path.stat().st_size else fault
-        raise StoreError(f"{path} is not a whole Parquet file: {reason}") from fault
+        if not storage.is_the_files(fault):
+            raise
+        reason = "it is empty" if isinstance(fault, pa.ArrowInvalid) and not entry.size else fault
+        raise StoreError(f"{shown} is not a whole Parquet file: {reason}") from fault
     extra = footer.metadata or {}
     if schema.VERSION_KEY not in extra:
-        raise StoreError(f"{path} is a Parquet file that no store wrote; import it instead")
+        raise StoreError(f"{shown} is a Parquet file that no store wrote; import it instead")
     try:
         starts = [bounds for group in range(footer.num_row_groups) if (bounds := _start_bounds(footer, group))]
         return FileInfo(
-            path=path,
+            path=entry.path,
+            address=storage.address(entry.path),
             rows=footer.num_rows,
             start_min=min((low for low, _ in starts), default=0),
             start_max=max((high for _, high in starts), default=0),
-            size=size,
+            size=entry.size,
             version=int(extra[schema.VERSION_KEY]),
             seals=_names(extra.get(schema.SEALS_KEY)),
             replaces=_names(extra.get(schema.REPLACES_KEY)),
@@ -254,7 +255,7 @@ def read_info(path: Path) -> FileInfo:
             },
         )
     except (ValueError, TypeError, AttributeError, StopIteration) as fault:
-        raise StoreError(f"{path} has a footer that can't be read: {fault}") from fault
+        raise StoreError(f"{shown} has a footer that can't be read: {fault}") from fault
 
 
 def _names(text: bytes | None) -> tuple[str, ...]:
@@ -266,15 +267,6 @@ def _start_bounds(footer: pq.FileMetaData, group: int) -> tuple[int, int] | None
     column = footer.schema.names.index("start_ns")
     statistics = chunks.column(column).statistics
     return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
-
-
-def read_rows(path: Path, columns: Sequence[str] | None = None) -> list[Row]:
-    """Return all rows of one file; columns that an older version lacks are absent. Raises StoreError."""
-    try:
-        rows: list[Row] = pq.read_table(path, columns=columns, partitioning=None).to_pylist()
-    except (OSError, pa.ArrowException) as fault:
-        raise StoreError(f"{path} could not be read: {fault}") from fault
-    return rows
 
 
 def foreign_rows(path: Path) -> Iterator[dict[str, object]]:

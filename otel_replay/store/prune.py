@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import duckdb
@@ -111,8 +110,8 @@ def remove_runs(
             continue
         loose += loose_here
         if gone == rows and not info.supersedes:
-            with folder.locked(), suppress(FileNotFoundError):
-                info.path.unlink()
+            with folder.storage.locked():
+                folder.storage.remove(info.path)
             continue
         staged, _ = rewrite(connection, folder, listing, [info], f"AND NOT {leaves}")
         publish(folder, listing, [info], staged)

@@ -16,6 +16,7 @@ from otel_replay.store.folder import Listing
 from otel_replay.store.parquet import FileInfo, table_of
 from otel_replay.store.parting import Key, Place, key_of
 from otel_replay.store.rows import Row
+from otel_replay.store.storage import Storage
 from otel_replay.store.views import FORKS, MACROS, VIEWS
 
 _QUOTE = str.maketrans({"'": "''"})
@@ -29,9 +30,10 @@ def may_be_a_file(fault: duckdb.Error) -> bool:
     return isinstance(fault, duckdb.IOException) or not isinstance(fault, (duckdb.ProgrammingError, duckdb.DataError))
 
 
-def connect() -> duckdb.DuckDBPyConnection:
-    """Return a connection to an empty database in memory that fetches no extensions."""
+def connect(storage: Storage) -> duckdb.DuckDBPyConnection:
+    """Return a connection to an empty database in memory that reads `storage` and fetches no extensions."""
     connection = duckdb.connect(":memory:")
+    storage.attach(connection)
     for setting in (
         "SET autoinstall_known_extensions = false",
         "SET parquet_metadata_cache = true",
@@ -59,7 +61,7 @@ _SQL_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "bool"
 
 def scan(files: Iterable[FileInfo], *, places: bool = False) -> str:
     """Return SQL that reads `files` together by column name."""
-    listed = ", ".join(f"'{str(info.path).translate(_GLOB)}'" for info in files)
+    listed = ", ".join(f"'{info.address.translate(_GLOB)}'" for info in files)
     more = ", filename = true, file_row_number = true" if places else ""
     return f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false{more})"
 

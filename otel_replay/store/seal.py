@@ -15,9 +15,10 @@ import duckdb
 from otel_replay.store import query
 from otel_replay.store.folder import Folder, Listing, day_of
 from otel_replay.store.journals import JournalRows, journal_paths, read_all
-from otel_replay.store.parquet import fault_point, group_of, write_rows
+from otel_replay.store.parquet import group_of, write_rows
 from otel_replay.store.parting import Parted, part
 from otel_replay.store.rows import Row
+from otel_replay.store.storage import fault_point
 
 NEAR_NS: Final = 3_600 * 1_000_000_000
 """Two copies of one crossing start at almost the same time: files further away than this are not searched."""
@@ -42,7 +43,7 @@ def add_rows(connection: duckdb.DuckDBPyConnection, folder: Folder, rows: Sequen
     for start_ns, group in _by_day(rows):
         parted = part_against(connection, listing, group)
         if parted.rows:
-            write_rows(parted.rows, folder.new_path(start_ns), supersedes=parted.supersedes)
+            write_rows(folder.storage, parted.rows, folder.new_path(start_ns), supersedes=parted.supersedes)
 
 
 def _by_day(rows: Sequence[Row]) -> Iterable[tuple[int, list[Row]]]:
@@ -91,7 +92,8 @@ def _seal(connection: duckdb.DuckDBPyConnection, folder: Folder, journals: Seque
             listing = folder.listing()
             parted = part_against(connection, listing, rows)
             start = min(row["start_ns"] for row in rows)
-            write_rows(parted.rows, folder.new_path(start), seals=names, supersedes=parted.supersedes)
+            path = folder.new_path(start)
+            write_rows(folder.storage, parted.rows, path, seals=names, supersedes=parted.supersedes)
         fault_point("before journals are removed")
         _remove(folder, names)
 

@@ -1,11 +1,11 @@
-"""A store: the folder where runs are kept, and the questions that are asked of it."""
+"""A store: the folder or bucket where runs are kept, and the questions that are asked of it."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import duckdb
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from otel_replay.envelope import Recording, Run
 from otel_replay.errors import NeverRecorded, StoreError
+from otel_replay.location import Location, locate
 from otel_replay.originals import now_ns
 from otel_replay.span import Span
 from otel_replay.store import inspect, query, runs
@@ -20,23 +21,29 @@ from otel_replay.store.compact import GRACE_S, Compaction, compact
 from otel_replay.store.folder import NOTES, SPANS, Folder, Listing
 from otel_replay.store.inspect import StoreInfo, Verification
 from otel_replay.store.journals import JournalRows, journal_paths, read_all, shown_span
-from otel_replay.store.notes import Note, read_notes, write_note
+from otel_replay.store.notes import Note, Notes, write_note
 from otel_replay.store.prune import Pruning, choose_runs, remove_runs, sizes_of
 from otel_replay.store.rows import Row, to_row
 from otel_replay.store.runs import RUN_COLUMNS, RunInfo
 from otel_replay.store.seal import add_rows, part_against, seal_journals
+from otel_replay.store.storage import LocalStorage, Storage
 
 _Answer = TypeVar("_Answer")
 _RUN_ROWS = "SELECT start_ns FROM stored WHERE difference IS NULL AND kind = 'run' AND coalesce(lane, '') = ''"
 _NEWEST = 20
+_MARK = ".store"
+"""An empty object: a prefix is there only by what stands below it."""
 
 
 def open_store(location: str | os.PathLike[str], *, create: bool = False) -> Store:
-    """Open the store at `location`, a folder. Raises StoreError where there is none and `create` is off."""
-    text = os.fspath(location)
-    if "://" in text and not text.startswith("file://"):
-        raise StoreError(f"{text} is no folder: this version keeps stores in folders")
-    root = Path(text.removeprefix("file://"))
+    """Open the store at `location`, a folder or `s3://bucket/prefix`.
+
+    Raises StoreError where there is none and `create` is off, or where it can't be reached.
+    """
+    place = locate(location)
+    if place.remote:
+        return _open_remote(place, create=create)
+    root = place.folder
     if root.exists() and not root.is_dir():
         raise StoreError(f"{root} is a file; a store is a folder")
     if create:
@@ -46,7 +53,27 @@ def open_store(location: str | os.PathLike[str], *, create: bool = False) -> Sto
             raise StoreError(f"{root} can't be made: {fault}") from fault
     elif not root.is_dir():
         raise StoreError(f"there is no store at {root}; record a run first, or name one with --store")
-    return Store(root)
+    return Store(place, LocalStorage(root))
+
+
+def _open_remote(place: Location, *, create: bool) -> Store:
+    from otel_replay.store.objects import ObjectStorage
+
+    try:
+        storage = ObjectStorage(place)
+    except OSError as fault:
+        raise StoreError(f"{place.shown} can't be reached: {fault}") from fault
+    storage.check()
+    try:
+        there = bool(storage.files(storage.root / SPANS))
+        if create and not there:
+            storage.write(storage.root / SPANS / _MARK, b"")
+    except OSError as fault:
+        raise StoreError(f"{place.shown} can't be used: {fault}") from fault
+    store = Store(place, storage)
+    if not create and not there and not journal_paths(store.folder.journal):
+        raise StoreError(f"there is no store at {place.shown}; record a run there first, or name one with --store")
+    return store
 
 
 class Store:
@@ -55,9 +82,13 @@ class Store:
     Safe to use from several threads, one call at a time. As a SpanSink it is durable when `write` returns.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.folder = Folder(root)
+    def __init__(self, place: Location, storage: Storage) -> None:
+        self.root = place.folder
+        """This machine's part: the store itself, or what a store in object storage keeps here."""
+        self.shown = place.shown
+        self.folder = Folder(storage, place.folder)
+        self._storage = storage
+        self._notes = Notes(storage, storage.root / NOTES)
         self.problems: tuple[str, ...] = ()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._lock = threading.RLock()
@@ -74,7 +105,7 @@ class Store:
         """Add rows that `to_row` made."""
         if rows:
             with self._lock:
-                with self.folder.locked():
+                with self._storage.locked():
                     add_rows(self.connection, self.folder, rows)
                 compact(self.connection, self.folder, small_only=True)
 
@@ -87,14 +118,14 @@ class Store:
         self._note(run_id, Note(pinned=pinned))
 
     def _note(self, run_id: str, note: Note) -> None:
-        write_note(self.root / NOTES, self.find_run(run_id).run_id, note)
+        write_note(self._storage, self._storage.root / NOTES, self.find_run(run_id).run_id, note)
 
     def seal(self, *, wait: bool = True) -> int:
         """Turn the journals of ended recorders into Parquet; returns how many. Raises StoreError."""
         with self._lock:
             if not journal_paths(self.folder.journal):
                 return 0
-            with self.folder.locked(wait=wait) as ours:
+            with self._storage.locked(wait=wait) as ours:
                 sealed = seal_journals(self.connection, self.folder) if ours else 0
             if sealed:
                 compact(self.connection, self.folder, small_only=True)
@@ -173,7 +204,7 @@ class Store:
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
-            self._connection = query.connect()
+            self._connection = query.connect(self._storage)
         return self._connection
 
     def refresh(self) -> None:
@@ -189,7 +220,7 @@ class Store:
             self._journals = {journal.name: journal for journal in journals}
             listing = self.folder.listing()
             journals = [journal for journal in journals if journal.name not in listing.sealed]
-            notes, bad_notes = read_notes(self.root / NOTES)
+            notes, bad_notes = self._notes.latest()
             self._verdicts = {run_id: note.verdict for run_id, note in notes.items() if note.verdict}
             problems = [*listing.problems, *bad_notes, *(j.problem for j in journals if j.problem)]
             if unsealed and any(journal.rows and not journal.live for journal in journals):
@@ -242,8 +273,11 @@ class Store:
             try:
                 self.connection.execute(f"SELECT max(hash(COLUMNS(*))) FROM {query.scan([info])}").fetchall()  # noqa: S608
             except duckdb.Error as fault:
-                if info.path.exists():
-                    self.folder.step_over(info.path, str(fault).splitlines()[0])
+                text = str(fault).strip().splitlines()
+                if not self._storage.is_the_files(fault):
+                    raise StoreError(f"{self.shown} can't be read now: {text[-1]}") from fault
+                with suppress(FileNotFoundError):  # taken over and removed meanwhile
+                    self.folder.step_over(info.path, text[0])
         before, self._state = self._state, None
         return before is None or tuple(sorted(self.folder.listing().files)) != before[0]
 
@@ -316,8 +350,8 @@ class Store:
         """
         rows = self._rows("run_id = ?", [run_id], "lane, seq NULLS FIRST")
         if not rows:
-            raise NeverRecorded(f"no run with the id {run_id!r} in {self.root}")
-        return runs.recording_of(rows, source=str(self.root), verdict=self._verdicts.get(run_id, ""))
+            raise NeverRecorded(f"no run with the id {run_id!r} in {self.shown}")
+        return runs.recording_of(rows, source=self.shown, verdict=self._verdicts.get(run_id, ""))
 
     def spans(self, run_id: str) -> list[Span]:
         """Return every span of a run: its own, and those of its trace that were made while it ran.
@@ -332,7 +366,7 @@ class Store:
         )
         own = [row for row in rows if row["run_id"] is not None]
         if not own:
-            raise NeverRecorded(f"no run with the id {run_id!r} in {self.root}")
+            raise NeverRecorded(f"no run with the id {run_id!r} in {self.shown}")
         shared = self.arrow(
             "SELECT count(DISTINCT run_id) FROM stored "
             "WHERE trace_id IN (SELECT trace_id FROM stored WHERE run_id = ?)",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from otel_replay.store import open_store, parquet, seal
+from otel_replay.store import objects, open_store, parquet, seal
 from otel_replay.store.store import Store
 
 from .making import START, make_run, mark_of, open_journal, run_spans
@@ -22,7 +22,7 @@ from .making import START, make_run, mark_of, open_journal, run_spans
 TESTS = Path(__file__).parent.parent
 
 
-def start(action: str, folder: Path, *arguments: object) -> subprocess.Popen[str]:
+def start(action: str, folder: Path | str, *arguments: object) -> subprocess.Popen[str]:
     """Start `action` in a process of its own."""
     command = [sys.executable, "-m", "store.processes", action, str(folder), *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}"}
@@ -45,7 +45,7 @@ def die_at(step: str) -> None:
         if reached == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    for module in (parquet, seal):
+    for module in (parquet, seal, objects):
         setattr(module, "fault_point", point)  # noqa: B010 - a name that each of them holds
 
 
@@ -96,6 +96,12 @@ def main(action: str, folder: str, *arguments: str) -> None:
     elif action == "write-runs":
         for number in range(int(arguments[0]), int(arguments[1])):
             store.write(run_spans(*make_run(number, start_ns=START + number * 10_000_000)))
+    elif action == "write-same":
+        for number in range(1, int(arguments[0]) + 1):
+            store.write(run_spans(*make_run(number, start_ns=START + number * 10_000_000)))
+    elif action == "write-and-die":
+        die_at(arguments[0])
+        store.write(run_spans(*make_run(2, start_ns=START + 20_000_000)))
     elif action == "seal":
         print(store.seal())
     elif action == "seal-and-die":
