@@ -142,6 +142,7 @@ def replay(
     own = Run(
         run_id=originals.new_run_id(),
         name=recording.run.name,
+    recording = sources.for_clients(recording)
         lane=lane,
         start_ns=originals.now_ns(),
         mode="replay",

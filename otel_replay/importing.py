@@ -14,12 +14,13 @@ from typing import Any
 
 import orjson
 
-from otel_replay import codec, jsonform, limits, settings
+from otel_replay import codec, jsonform, limits, run_digest, semconv, settings
 from otel_replay.envelope import NOT_WHOLE, Envelope, Payload, Recording, Run
 from otel_replay.importers import ImportResult, open_source
 from otel_replay.importers.genai import describe
 from otel_replay.importers.genai import recordings as to_recordings
 from otel_replay.importers.result import Progress
+from otel_replay.readable import genai_attributes
 from otel_replay.redaction import Known, Redactor, Scope
 from otel_replay.sources import incompleteness, parquet_rows
 from otel_replay.span import Attributes, KeyValue, KeyValues, Resource, Span, SpanSink, Value
@@ -104,10 +105,7 @@ def _redacted_run(run: Run, redactor: Redactor) -> Run:
 
 def _moved(digest: str, before: Envelope, after: Envelope) -> str:
     """Return a run's digest after one of its crossings was redacted; a digest that did not fit still does not."""
-    version, colon, number = digest.partition(":")
-    if version != "1" or not colon:
-        return digest
-    return codec.digest_text(int(number, 16) - codec.envelope_digest(before) + codec.envelope_digest(after))
+    return run_digest.exchanged(digest, before, after) if run_digest.recipe_of(digest) else digest
 
 
 def redacted_span(span: Span, redactor: Redactor) -> Span:
@@ -212,7 +210,18 @@ def _carrying(span: Span, envelope: Envelope) -> Span:
         *codec.envelope_attributes(carried, "json", limits.ENVELOPE_PART_BYTES_MAX),
     ]
     theirs = tuple((key, value) for key, value in span.attributes if not key.startswith(_OURS))
-    return replace(span, attributes=(*theirs, *own))
+    return replace(span, attributes=(*theirs, *_readable(envelope, {key for key, _ in theirs}), *own))
+
+
+def _readable(envelope: Envelope, known: set[str]) -> list[KeyValue]:
+    """Return the conventional attributes that the span lacks: what `sql` asks a model call for, in any convention."""
+    if envelope.kind != "model":
+        return []
+    found = genai_attributes(envelope, content=False)
+    provider = envelope.pins.get("provider")
+    if isinstance(provider, str) and provider and "gen_ai.system" not in known:
+        found.append((semconv.GEN_AI_PROVIDER, provider))
+    return [(key, value) for key, value in found if key not in known]
 
 
 def _own(span: Span, clean: Span, runs: Mapping[str, Run], exact: Mapping[tuple[str, str, int], Envelope]) -> Span:

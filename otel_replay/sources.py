@@ -133,6 +133,17 @@ def _imported(source: str, run: str, headers: Mapping[str, str] | None) -> Recor
     return originals[0]
 
 
+def for_clients(recording: Recording) -> Recording:
+    """Return the recording as the clients that are instrumented now will ask for it.
+
+    What a cassette holds of an SDK's call is served to the SDK, or to its transport where only that is instrumented.
+    """
+    from otel_replay.importers.genai import exchange
+    from otel_replay.instruments import active
+
+    return exchange.for_clients(recording, active())
+
+
 def require_usable(recording: Recording, *, allow_incomplete: bool) -> None:
     """Raise IncompleteRecording where the recording has gaps and that was not allowed; say what is missing."""
     if recording.complete or allow_incomplete:

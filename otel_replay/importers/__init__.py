@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from otel_replay.errors import ImportFault
-from otel_replay.importers import checks, detect, documents, live, sources
+from otel_replay.importers import checks, detect, documents, live, sources, yaml_text
 from otel_replay.importers.result import ImportResult, ParquetRows, Problem, Progress, Report
-from otel_replay.importers.shapes import frames, tables
+from otel_replay.importers.shapes import frames, tables, vcr
 from otel_replay.importers.sources import Input, Source
 from otel_replay.span import Span
 
@@ -61,6 +61,7 @@ def _all(
     is_address = isinstance(source, str) and "://" in source
     for one in live.inputs(str(source), headers) if is_address else sources.inputs(source):
         report.where = "" if one.alone else one.name
+        report.source = one.name
         try:
             yield from checks.checked(_one(one, format, progress, parquet_rows, report), report)
         except ImportFault as fault:
@@ -126,6 +127,11 @@ def _binary_or_json(file: BinaryIO, size: int, format: str | None, report: Repor
     if not head:
         raise ImportFault("it is empty")
     begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if begins not in (b"{", b"[") and format in (None, "vcr") and yaml_text.begins_cassette(head):
+        file.seek(0)
+        report.found("vcr")
+        yield from vcr.spans(yaml_text.interactions(file, report), report)
+        return
     if format == "otlp-proto" or (begins not in (b"{", b"[") and not head.startswith((b"\xff\xfe", b"\xfe\xff"))):
         if format not in (None, "otlp-proto"):
             raise ImportFault(f"it is not JSON, so it is no {format}")

@@ -25,7 +25,7 @@ _LAZY_DEPTH_MAX = 8
 _INNER_MAX = 10_000
 """Arrays of spans left in the file at once; a document of more is read group by group."""
 _TOKEN = re.compile(
-    rb'"(?:spans|observations)"[ \t\r\n]{0,32}:[ \t\r\n]{0,32}(?P<inner>\[)'
+    rb'"(?:spans|observations|interactions)"[ \t\r\n]{0,32}:[ \t\r\n]{0,32}(?P<inner>\[)'
     rb'|"(?:resourceSpans|resource_spans|batches|scopeSpans|scope_spans|instrumentationLibrarySpans|data|hits)"'
     rb"[ \t\r\n]{0,32}:[ \t\r\n]{0,32}(?P<outer>\[)"
     rb'|"[^"\\]*+(?:\\.[^"\\]*+)*+"|(?P<open>[{\[])|(?P<close>[}\]])|(?P<loose>")',

@@ -46,6 +46,7 @@ class Report:
         self.logs: list[LogRecord] = []
         self.partial = ""
         self.where = ""
+        self.source = ""
         self._problems: dict[tuple[str, str], Problem] = {}
 
     @property

@@ -297,6 +297,8 @@ class Calls:
             return _Answer(_httpx_parts.streaming(library, head, portions, request, is_async=is_async), head)
         response = _httpx_parts.whole(library, value, request)
         response.elapsed = datetime.timedelta(0)
+        if response.is_error:  # from a cassette: what we record of a failed call is the SDK's error
+            raise client._make_status_error_from_response(response) from None
         return _Answer(response, value)
 
 
@@ -344,7 +346,9 @@ def _from_wire(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _streams(answer: Mapping[str, Any]) -> bool:
     """True where the answer is an event stream already, or an error told in place of one."""
-    return _http.is_events([(a, b) for a, b in answer["headers"]]) or not isinstance(answer["body"], Mapping)
+    if answer["status"] >= 400 or not isinstance(answer["body"], Mapping):
+        return True
+    return _http.is_events([(a, b) for a, b in answer["headers"]])
 
 
 def _prepared(client: Any, cast_to: Any, options: Any) -> tuple[Any, Any]:

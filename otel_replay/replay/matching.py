@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from otel_replay.crossing import Crossing
-from otel_replay.envelope import Envelope
 from otel_replay.errors import Diverged
 from otel_replay.renaming import equal_up_to_renaming
 from otel_replay.replay import divergence
 from otel_replay.replay.divergence import Asked
 from otel_replay.replay.plan import Resolved, nearest
+from otel_replay.replay.rebuilt import comparable, is_rebuilt
 from otel_replay.replay.tape import Entry, Line, Tape
 from otel_replay.session import Strand
 
@@ -104,11 +104,8 @@ class Matcher:
         """True where all that an imported request is known to hold is equal: what its convention dropped is unknown."""
         if entry.name != asked.name or not is_rebuilt(entry.envelope):
             return False
-        recorded, now = entry.envelope.request.tree(), asked.request.tree()
-        if not isinstance(recorded, dict) or not isinstance(now, dict) or not recorded:
-            return False
-        known = {name: value for name, value in now.items() if name in recorded}
-        return equal_up_to_renaming(recorded, known, asked.rules, dict(self.renamed)) is not None
+        known = comparable(entry.envelope, asked.request.tree())
+        return known is not None and equal_up_to_renaming(*known, asked.rules, dict(self.renamed)) is not None
 
     def _first_equal(self, entries: Iterable[Entry], asked: Asked) -> Entry | None:
         listed = list(entries)
@@ -303,12 +300,6 @@ class Matcher:
         raise divergence.one_more(asked, len(recorded), close, cursors[0] if cursors else None, hint)
 
 
-def is_rebuilt(envelope: Envelope) -> bool:
-    """True where an importer rebuilt the request from what a convention keeps of it."""
-    facts = envelope.pins.get("import")
-    return isinstance(facts, dict) and bool(facts.get("rebuilt"))
-
-
 class KeyOf:
     """The key of a recorded request by today's redaction and ignore rules, computed once."""
 
@@ -323,4 +314,4 @@ class KeyOf:
         return key
 
 
-__all__ = ["Decision", "Diverged", "KeyOf", "Matcher"]
+__all__ = ["Decision", "Diverged", "KeyOf", "Matcher", "is_rebuilt"]

@@ -32,6 +32,8 @@ FORMS: Mapping[str, Callable[[Any], str]] = {
     "json spaced utf-8": _dump((", ", ": "), False),
     "json indented ascii": _dump((",", ": "), True, 2),
 }
+_LINE_FEED = ", line feed"
+"""What a form is called where one line feed follows: OpenAI ends its answers so."""
 _LINE = re.compile(rb"\A(?:event: ?([^\r\n]*)\n)?data: ([^\r\n]*)\n\n\Z")
 Headers = Iterable[tuple[str, str]]
 
@@ -51,11 +53,12 @@ def body_to(content: bytes) -> tuple[str, Any]:
 def _json_form(text: str) -> tuple[str, Any] | None:
     if text[0] not in '{["' or len(text) > PAYLOAD_BYTES_MAX:
         return None
+    line = text.removesuffix("\n")
     try:
-        tree = json.loads(text)
+        tree = json.loads(line)
         for form, dump in FORMS.items():
-            if dump(tree) == text:
-                return form, tree
+            if dump(tree) == line:
+                return form + _LINE_FEED * (line is not text), tree
     except (ValueError, RecursionError):
         pass
     return None
@@ -72,8 +75,10 @@ def body_from(form: object, body: Any) -> bytes:
             return base64.b64decode(body, validate=True)
         except ValueError as fault:
             raise Unservable(f"the recorded body is not base64: {fault}") from fault
-    if isinstance(form, str) and form in FORMS:
-        return FORMS[form](body).encode("utf-8", "surrogatepass")
+    plain = form.removesuffix(_LINE_FEED) if isinstance(form, str) else ""
+    if plain in FORMS:
+        text = FORMS[plain](body) + "\n" * (plain != form)
+        return text.encode("utf-8", "surrogatepass")
     raise Unservable(f"the recorded body has the unknown form {ascii(form)[:40]}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from otel_replay import codec
+from otel_replay import run_digest
 from otel_replay.envelope import Envelope, Mark, Payload, Recording, Run, lost
 from otel_replay.importers.genai import _outcome, _vendor, rebuild
 from otel_replay.importers.genai._call import Call
@@ -37,7 +37,7 @@ def recording_of(
     envelopes = tuple(built)
     damaged = {e.address: e.outcome.end for e in envelopes if e.grade == "insufficient" and e.kind != "custom"}
     unfinished = tuple(_mark(envelope) for envelope in envelopes if not envelope.end_seq)
-    run = replace(run, crossings=len(envelopes), digest=codec.run_digest(envelopes))
+    run = replace(run, crossings=len(envelopes), digest=run_digest.of_run(envelopes))
     return Recording(run, envelopes, unfinished, (), damaged, tuple(problems), source)
 
 
@@ -131,7 +131,7 @@ def _envelope(call: Call, run: Run, address: str, seq: int, end_seq: int) -> Env
     reason = _outcome.reason_of(call)
     request, response = _content(call, boundary)
     outcome = _outcome.outcome_of(call, response, reason)
-    kind = "custom" if call.role == "structure" else "mcp" if call.mcp else call.role
+    kind = call.kind or ("custom" if call.role == "structure" else "mcp" if call.mcp else call.role)
     if call.streamed:
         call.notes.append(rebuild.CHUNKS_UNKNOWN)
     if call.fault is None and call.span.status_code == 2:
@@ -152,10 +152,11 @@ def _envelope(call: Call, run: Run, address: str, seq: int, end_seq: int) -> Env
         end_ns=call.end_ns or call.span.end_ns,
         pins=_pins(call),
         notes=tuple(dict.fromkeys(call.notes)),
+        attempts=tuple(call.attempts),
         trace_id=call.span.trace_id,
         span_id=call.span.span_id,
         parent_span_id=call.span.parent_span_id,
-        grade="insufficient" if insufficient else "semantic",
+        grade="insufficient" if insufficient else "exact" if call.exact else "semantic",
     )
 
 
@@ -177,11 +178,12 @@ def _pins(call: Call) -> dict[str, object]:
     """Return the readable pins, and under `import` what the import knows.
 
     `convention`, `scope`; `missing` and the `setting` that lost it; `damage`; the ids of all `spans` of the call; and
-    `rebuilt`, where the request was put together from messages: a field that it lacks is unknown, not absent.
+    `rebuilt`, where the request was put together from messages: a field that it lacks is unknown, not absent. Where
+    only some fields are unknown, `unknown` names them, and all others are compared.
     """
     scope = call.span.scope
     found: dict[str, object] = {}
-    if call.role == "model":
+    if "model" in (call.role, call.kind):
         asked, answered = call.model, call.answered_model
         found |= {key: value for key, value in (("model.asked", asked), ("model.answered", answered)) if value}
         if call.provider:
@@ -200,5 +202,6 @@ def _pins(call: Call) -> dict[str, object]:
         origin["rebuilt"] = True  # a field that the request lacks may have been sent all the same
     if len(call.spans) > 1:
         origin["spans"] = [span.span_id for span in call.spans]
+    origin |= call.origin
     found["import"] = origin
     return found

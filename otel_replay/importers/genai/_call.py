@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from otel_replay.envelope import Attempt
 from otel_replay.importers.genai import _fields
 from otel_replay.span import LogRecord, Span
 
@@ -33,6 +34,8 @@ class Call:
     `request` and `response` are the vendor's own wire form where the convention has kept it; `messages`, `tools` and
     `answers` are the middle form. `damage` is what makes the content untrustworthy, `notes` what one should know.
     `joins`: it tells the end of an earlier call. `end_ns` 0: the end is the span's.
+    Of a call that was not told by its messages (role "tool"): `kind` is the boundary's kind where it is not tool,
+    `exact` says that what is served is what was there, `origin` is what else its envelope's pins say of the import.
     """
 
     span: Span
@@ -67,6 +70,10 @@ class Call:
     damage: list[str] = field(default_factory=list)
     setting: str = ""
     spans: tuple[Span, ...] = ()
+    kind: str = ""
+    exact: bool = False
+    attempts: list[Attempt] = field(default_factory=list)
+    origin: dict[str, Any] = field(default_factory=dict)
 
     @property
     def has_input(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from otel_replay.importers.genai import (
+    exchange,
     google_adk,
     langfuse,
     langsmith,
@@ -34,6 +35,7 @@ class Convention(NamedTuple):
 CONVENTIONS: tuple[Convention, ...] = tuple(
     Convention(module.NAME, module.matches, module.read)
     for module in (
+        exchange,
         vercel_ai,
         google_adk,
         mlflow,
@@ -68,7 +70,7 @@ def best_reading(source: Source) -> Call | None:
 
 def after(calls: Sequence[Call], notes: list[str]) -> list[Call]:
     """Join what a convention spreads over several spans, and find the tools among plain function spans."""
-    found = logfire.join_streams(list(calls), notes)
+    found = exchange.fold_retries(logfire.join_streams(list(calls), notes), notes)
     openllmetry.restore_call_ids(found)
     asked = {str(part.get("name")) for call in found for part in _asked(call)}
     for call in found:
