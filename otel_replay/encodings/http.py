@@ -110,6 +110,28 @@ def _request(tree: dict[str, Tree], base: Any, to: Decoder) -> object:
     return request
 
 
+@family(41)
+def _pick_headers(cls: type) -> EncodeFn | None:
+    return _httpx_headers if _is_headers(cls) else None
+
+
+def _is_headers(cls: type) -> bool:
+    top = _top(cls)
+    module = sys.modules.get(top) if top in _HTTPX and cls.__name__ == "Headers" else None
+    return module is not None and vars(module).get("Headers") is cls
+
+
+def _httpx_headers(value: Any, to: Encoder) -> Tree:
+    pairs: list[Tree] = [[key.decode("latin-1"), item.decode("latin-1")] for key, item in value.raw]
+    return {"$": "http-headers", "t": names.name_of(type(value)), "headers": pairs}
+
+
+@decodes("http-headers")
+def _from_httpx_headers(tree: dict[str, Tree], to: Decoder) -> object:
+    cls: Any = names.resolve(tree.get("t"), _is_headers, "headers of httpx")
+    return cls(_headers(tree, to))
+
+
 # requests --------------------------------------------------------------------------------------------------
 
 _REQUESTS_STATE = ("encoding", "reason", "elapsed", "history")

@@ -47,6 +47,10 @@ def _model(value: Any, to: Encoder) -> Tree:
     if origin is not None:
         tree["args"] = [to.value(arg, "[type argument]") for arg in args]
     tree["v"] = to.mapping(value.__dict__)
+    # LiteLLM deletes fields from its models: a field that is not there is not one that the class has gained since.
+    absent = [name for name in cls.__pydantic_fields__ if name not in value.__dict__]
+    if absent:
+        tree["absent"] = sorted(absent)
     # A set, sorted: its order differs from process to process, and its record must not.
     tree["set"] = sorted(to.items(_own(value, "__pydantic_fields_set__") or ()), key=str)
     extra, private = _own(value, "__pydantic_extra__"), _own(value, "__pydantic_private__")
@@ -67,8 +71,9 @@ def _from_model(tree: dict[str, Tree], to: Decoder) -> object:
     if "args" in tree:
         cls = _parametrized(cls, tuple(to.decoded(tree, "args", list)))
     fields: dict[str, Any] = to.decoded(tree, "v", dict)
+    absent = to.part(tree, "absent", list) if "absent" in tree else ()
     for name, field in cls.__pydantic_fields__.items():
-        if name in fields:
+        if name in fields or name in absent:
             continue
         if field.is_required() or field.default_factory is not None:
             raise Unservable(f"{names.readable(cls)} has a field {name!r} now that the record does not hold")

@@ -27,6 +27,7 @@ KNOWN: dict[str, tuple[str, str]] = {
     "langchain": ("langchain_core.tools.base", "langchain-core"),
     "langgraph": ("langgraph.pregel.main", "langgraph"),
     "openai_agents": ("agents", "openai-agents"),
+    "litellm": ("litellm", "litellm"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai-slim"),
 }
 """Instrument -> (the module whose import brings the library, its distribution's name; "" for the standard library)."""

@@ -20,7 +20,7 @@ import orjson
 from otel_replay import originals
 from otel_replay.crossing import Crossing, Spec, is_cancellation
 from otel_replay.instruments import _http, _httpx_parts
-from otel_replay.instruments._cross import attempt_noted, cross, inner_crossing, spec_of
+from otel_replay.instruments._cross import attempt_noted, cross, inner_crossing, muted, spec_of
 from otel_replay.instruments._patch import Patches
 from otel_replay.instruments._stream import Portions, ServedBody, Tap
 from otel_replay.wire import exchange as _exchange
@@ -123,7 +123,7 @@ class Calls:
 
     # Entering --------------------------------------------------------------------------------------------
     def _enter(self, options: Any) -> Crossing | None:
-        if not self._patches.on:
+        if not self._patches.on or muted():
             return None
         held: dict[str, Any] = {}
 
@@ -248,7 +248,7 @@ class Calls:
         """Before the SDK tries again: keep the failed attempt. Serves the async method too, whose result is awaited."""
 
         def sleep_for_retry(client: Any, *args: Any, **kwargs: Any) -> Any:
-            crossing = _ours()
+            crossing = _retrying()
             if crossing is not None and self._patches.on:
                 response = kwargs.get("response")
                 status = str(response.status_code) if response is not None else "no answer"
@@ -260,7 +260,7 @@ class Calls:
     def _wait(self, original: Any) -> Any:
         def calculate_retry_timeout(client: Any, *args: Any, **kwargs: Any) -> Any:
             seconds = original(client, *args, **kwargs)
-            crossing = _ours()
+            crossing = _retrying()
             if crossing is not None and self._patches.on:
                 with crossing.session.faults.contained("instrument"):
                     now = originals.now_ns()
@@ -322,6 +322,12 @@ class _Answer:
 def _ours() -> Crossing | None:
     crossing = inner_crossing("model") or inner_crossing("http")
     return crossing if crossing is not None and crossing.facts.get("stainless") else None
+
+
+def _retrying() -> Crossing | None:
+    """Return the crossing whose attempts this client's tries are: its own, or one that speaks for it."""
+    crossing = inner_crossing("model")
+    return crossing if crossing is not None and crossing.facts.get("retries_within") else _ours()
 
 
 def _answered(crossing: Crossing, body: object) -> None:

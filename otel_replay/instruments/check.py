@@ -249,6 +249,17 @@ def _pydantic_ai(_root: str, _wire: str) -> Calls:
     return [("tools", lambda: asyncio.run(ask()))]
 
 
+def _litellm(_root: str, wire: str) -> Calls:
+    module = import_module("litellm")
+    asked: dict[str, Any] = {"model": "openai/m", "messages": _ASK}
+    given: dict[str, Any] = {"api_base": wire, "api_key": "none", "max_retries": 0}
+    return [
+        ("completion", lambda: module.completion(**asked, **given)),
+        ("streams", lambda: list(module.completion(stream=True, **asked, **given))),
+        ("async", lambda: asyncio.run(module.acompletion(**asked, **given))),
+    ]
+
+
 _CALLS: dict[str, Callable[[str, str], Calls]] = {
     "openai": _openai,
     "anthropic": _anthropic,
@@ -260,5 +271,6 @@ _CALLS: dict[str, Callable[[str, str], Calls]] = {
     "langchain": _langchain,
     "langgraph": _langgraph,
     "openai_agents": _openai_agents,
+    "litellm": _litellm,
     "pydantic_ai": _pydantic_ai,
 }

@@ -82,3 +82,8 @@ class OpenAIAgentsInstrumentor(_Instrumentor):
 class PydanticAIInstrumentor(_Instrumentor):
     name = "pydantic_ai"
     needs = ("pydantic-ai-slim >= 1.20",)
+
+
+class LiteLLMInstrumentor(_Instrumentor):
+    name = "litellm"
+    needs = ("litellm >= 1.70",)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from otel_replay import ReplayPlan, open_store, record, replay
+from otel_replay.envelope import Envelope
 from otel_replay.instruments import uninstrument
 
 
@@ -28,6 +29,12 @@ class Lab:
         """Return what the agent returns in a replay that must not diverge."""
         with replay("run", plan, store=self.store, **options):
             return agent()
+
+    def envelopes(self) -> tuple[Envelope, ...]:
+        """Return the crossings of the run that was recorded last."""
+        with open_store(self.store) as store:
+            found: tuple[Envelope, ...] = store.recording(self.run_id).envelopes
+            return found
 
     def addresses(self) -> list[tuple[str, str]]:
         """Return (address, kind) of each crossing of the recorded run, in the order of entry."""

@@ -85,6 +85,8 @@ NOTHING_LIKE_IT: list[dict[str, object]] = [
     {"$": "Series", "base64": 1},
     {"$": "http-response", "t": "httpx:Request", "status": 200, "headers": [], "state": {}, "extensions": {}},
     {"$": "http-response", "t": "httpx:Response", "status": 200, "headers": [[1]], "state": {}, "extensions": {}},
+    {"$": "http-headers", "t": "httpx:Headers", "headers": [[1]]},
+    {"$": "http-headers", "t": "httpx:Response", "headers": []},
     {"$": "requests-response", "t": "httpx:Response", "headers": []},
     {"$": "pandas-missing", "v": "x"},
 ]

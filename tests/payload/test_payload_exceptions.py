@@ -114,6 +114,13 @@ def test_rec12_a_response_that_was_never_read_stays_unread() -> None:
         _ = served.content
 
 
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_headers_come_back_in_wire_order_and_of_their_class(library: Any) -> None:
+    headers = library.Headers([(b"B", b"1"), (b"a", b"\xe9"), (b"b", b"2")])
+    served = decode(encode(headers, strict=True))
+    assert (type(served), served.raw, served["b"]) == (library.Headers, headers.raw, "1, 2")
+
+
 def test_rec12_requests_errors_come_back_with_their_response() -> None:
     response = requests.Response()
     response.status_code, response._content, response.url = 503, b"busy", "https://x/y"

@@ -61,6 +61,19 @@ def test_rec15_a_parsed_answer_comes_back_typed_and_without_warnings(recwarn: py
     assert not [warning for warning in recwarn.list if "erializ" in str(warning.message)]
 
 
+class Sparse(pydantic.BaseModel):
+    name: str
+    audio: str | None = None
+
+
+def test_a_field_that_its_library_deleted_stays_deleted() -> None:
+    live = Sparse(name="n")
+    del live.audio
+    served = decode(encode(live, strict=True))
+    assert (vars(served), served) == ({"name": "n"}, live)
+    assert served.model_dump(warnings=False) == live.model_dump(warnings=False)
+
+
 def test_rec15_sdk_answers_come_back_as_their_classes() -> None:
     live = client().chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
     assert type(live) is openai.types.chat.ChatCompletion
