@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from typing import Any, Protocol
 
-from otel_replay.crossing import Crossing
+from otel_replay.crossing import Crossing, is_cancellation
 from otel_replay.errors import StreamEndsHere
 
 
@@ -192,6 +192,13 @@ class ServedSource:
             raise served.past_end()
         return False, None
 
+    def _left_by(self, fault: BaseException) -> None:
+        """A consumer that is cancelled while it holds a stream leaves it where it is."""
+        if is_cancellation(fault):
+            self._over = True
+            self._crossing.give_up_serving()
+            raise fault
+
     def _end(self) -> Any:
         """Return the stream's return value or raise what it raised."""
         served = self._crossing.served
@@ -207,6 +214,7 @@ class ServedSource:
         raise StopIteration(self._end())
 
     def throw(self, fault: BaseException) -> Any:
+        self._left_by(fault)
         more, chunk = self._next(None, fault)
         if more:
             return chunk
@@ -225,6 +233,7 @@ class ServedSource:
         raise StopAsyncIteration
 
     async def athrow(self, fault: BaseException) -> Any:
+        self._left_by(fault)
         more, chunk = self._next(None, fault)
         if more:
             return chunk

@@ -69,7 +69,7 @@ class TapeServed:
         outcome = self.outcome
         if outcome.kind == "lost":
             raise self._unservable(outcome.lost_reason)
-        if outcome.kind == "cancelled":  # a blocking call: nobody can cancel it now as it was cancelled then
+        if "cancelled" in (outcome.kind, outcome.end):  # a blocking call: nobody cancels it now as it was then
             raise self._unservable("it was cancelled when recorded: the recorded call has no result")
         found: object = None
         try:
@@ -77,7 +77,7 @@ class TapeServed:
         except Unservable:
             self._turns.delivered(self._entry, self._crossing.strand)
             raise
-        failed = outcome.kind in ("raised", "cancelled") or outcome.end in ("raised", "cancelled")
+        failed = "raised" in (outcome.kind, outcome.end)
         self._apply_changes()
         self._crossing.result = found
         self._finish(outcome, None)
@@ -114,7 +114,7 @@ class TapeServed:
         """Stay suspended until the agent cancels, as it did when recorded; refuse after a bound."""
         try:
             await asyncio.sleep(CANCELLED_WAIT_MS_MAX / 1000)
-        except asyncio.CancelledError as fault:
+        except (asyncio.CancelledError, GeneratorExit) as fault:
             self._crossing.result = fault
             self._finish(self.outcome, fault)
             self._turns.delivered(self._entry, self._crossing.strand)
