@@ -16,7 +16,7 @@ from otel_replay.sink.config import is_loopback, span_sink_name, split_address
 from otel_replay.sink.metrics import Metrics
 
 from .file_sink import make
-from .test_durability import running
+from .processes import running
 
 
 def test_addresses() -> None:
