@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -40,13 +42,38 @@ class Leftovers:
     covered: list[Entry] = field(default_factory=list)
 
 
+class Ends:
+    """Which strands came to their own end: of one that was cancelled, or still runs, the rest was cut off."""
+
+    def __init__(self) -> None:
+        self._tasks: set[int] = set()
+        self._ended: set[int] = set()
+
+    def watch(self, strand: Strand) -> None:
+        """Begin to watch the strand that control is in."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            return
+        if task is not None:
+            self._tasks.add(strand.number)
+            task.add_done_callback(functools.partial(self._task_done, strand.number))
+
+    def _task_done(self, number: int, task: asyncio.Task[object]) -> None:
+        if not (task.cancelled() or task.cancelling()):
+            self._ended.add(number)
+
+    def cut(self, strand: Strand) -> bool:
+        return strand.number not in self._ended if strand.number in self._tasks else not strand.done()
+
+
 def leftovers(
-    tape: Tape, calls: Sequence[Call], actions: Mapping[str, str], root: Strand, *, hybrid: bool
+    tape: Tape, calls: Sequence[Call], actions: Mapping[str, str], root: Strand, ends: Ends, *, hybrid: bool
 ) -> Leftovers:
     """Return what `calls` left of `tape`. `actions` says what was done with each recorded crossing that was met."""
     root.join()
     found = Leftovers()
-    freedom = _Freedom(tape, calls, root)
+    freedom = _Freedom(tape, calls, root, ends)
     fate: dict[str, list[Entry]] = {}
     for entry in tape.entries.values():
         if entry.used:
@@ -68,27 +95,30 @@ def leftovers(
 class _Freedom:
     """Whether something live explains that a recorded crossing was not asked for: it lies around it, or before it."""
 
-    def __init__(self, tape: Tape, calls: Sequence[Call], root: Strand) -> None:
+    def __init__(self, tape: Tape, calls: Sequence[Call], root: Strand, ends: Ends) -> None:
         self._tape = tape
         self._root = root
+        self._ends = ends
         self._live: set[str] = set()
-        self._strands: dict[str, Strand] = {}
-        self._tainted_lines: set[int] = set()
+        self._strand_of: dict[str, Strand] = {}
+        self._takers: dict[int, set[Strand]] = {}
         for call in calls:
             if call.entry is None:
                 continue
-            self._strands.setdefault(call.entry.address, call.crossing.strand)
+            self._strand_of.setdefault(call.entry.address, call.crossing.strand)
+            self._takers.setdefault(id(call.entry.line), set()).add(call.crossing.strand)
             if call.inside_live:
                 self._live.add(call.entry.address)
-            if call.crossing.strand.tainted:
-                self._tainted_lines.add(id(call.entry.line))
 
     def has(self, entry: Entry) -> bool:
-        if id(entry.line) in self._tainted_lines:
-            return True
         parent = entry.envelope.parent
         if parent in self._live or any(above.address in self._live for above in self._tape.ancestors(parent)):
             return True
-        holder = self._strands.get(parent, self._root)
+        takers = self._takers.get(id(entry.line), set())
+        if any(strand.tainted for strand in takers):
+            return True
+        if any(not self._ends.cut(strand) for strand in takers if strand.number):
+            return False  # it ran to its end beside what is live, and did not ask
+        holder = self._strand_of.get(parent, self._root)
         holder.join()
         return holder.tainted

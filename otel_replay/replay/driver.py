@@ -18,7 +18,7 @@ from otel_replay.errors import Diverged, PlaceholderReachedLive, ReplayError, Si
 from otel_replay.match_rules import MatchRules
 from otel_replay.redaction import Known, Redacted, Redactor, find_placeholders
 from otel_replay.renaming import equal_up_to_renaming
-from otel_replay.replay.account import Call, Leftovers, leftovers
+from otel_replay.replay.account import Call, Ends, Leftovers, leftovers
 from otel_replay.replay.divergence import Asked, fields_between
 from otel_replay.replay.matching import KeyOf, Matcher, is_rebuilt
 from otel_replay.replay.plan import Resolved, resolve
@@ -96,6 +96,7 @@ class ReplayDriver:
         self._matcher = Matcher(tape, resolved, KeyOf(self._key_of_envelope))
         self._turns = Turns(tape, self._reachable, lambda entry: resolved.action(entry) == "stub", self._covered)
         self._parents: dict[str, str] = {}
+        self._ends = Ends()
         self._lock = threading.Lock()
 
     # Keys: by today's redaction and ignore rules, so that a new rule also helps old recordings -------------
@@ -114,6 +115,8 @@ class ReplayDriver:
         if self.fault is not None:
             raise self.fault
         crossing.strand.join()
+        if crossing.strand.matching is None:
+            self._ends.watch(crossing.strand)
         self._turns.moved(crossing.strand)
         asked = self._asked(crossing)
         free = self.free(crossing)
@@ -301,7 +304,8 @@ class ReplayDriver:
 
     def leftovers(self, root: Strand) -> Leftovers:
         """Return what the run did not ask for, and whether that is a fault."""
-        return leftovers(self.tape, self.calls, self._parents, root, hybrid=self.resolved.plan.hybrid)
+        hybrid = self.resolved.plan.hybrid
+        return leftovers(self.tape, self.calls, self._parents, root, self._ends, hybrid=hybrid)
 
     @staticmethod
     def recorded_address(crossing: Crossing) -> str:
