@@ -8,13 +8,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from otel_replay.errors import ImportFault
 from otel_replay.importers import checks, detect, documents, live, sources, yaml_text
 from otel_replay.importers.result import ImportResult, ParquetRows, Problem, Progress, Report
-from otel_replay.importers.shapes import frames, tables, vcr
+from otel_replay.importers.shapes import chronicle, frames, tables, vcr
 from otel_replay.importers.sources import Input, Source
 from otel_replay.span import Span
 
@@ -67,6 +68,7 @@ def _all(
         except ImportFault as fault:
             if one.alone:
                 raise ImportFault(f"{one.name}: {fault}") from None
+            yield from report.close_documents()
             faults.append(ImportFault(f"{one.name}: {fault}"))
             report.problem("skipped", "a file that cannot be read", str(fault))
     if faults and not report.formats:
@@ -85,8 +87,11 @@ def _one(
         file.seek(0)
         if head == b"PAR1":
             spans = _parquet(file, one.path, parquet_rows, report)
+        elif head == b"SQLi" and one.path:
+            spans = chronicle.from_sqlite(one.path, report)
         else:
             spans = _binary_or_json(file, size, format, report)
+        spans = chain(spans, report.close_documents())
         if progress is None:
             yield from spans
             return
@@ -144,7 +149,6 @@ def _binary_or_json(file: BinaryIO, size: int, format: str | None, report: Repor
 def _refuse_known_others(head: bytes) -> None:
     for magic, what in (
         (b"PK\x03\x04", "a ZIP archive; unpack it first"),
-        (b"SQLite format 3", "an SQLite database"),
         (b"BZh", "compressed with bzip2; unpack it first"),
         (b"\xfd7zXZ", "compressed with xz; unpack it first"),
     ):

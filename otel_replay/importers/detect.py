@@ -12,7 +12,19 @@ from typing import Any, NamedTuple
 from otel_replay.errors import ImportFault
 from otel_replay.importers.documents import LazyList
 from otel_replay.importers.result import Report
-from otel_replay.importers.shapes import console, jaeger, langfuse, langsmith, mlflow, otlp, phoenix, vcr, xray, zipkin
+from otel_replay.importers.shapes import (
+    chronicle,
+    console,
+    jaeger,
+    langfuse,
+    langsmith,
+    mlflow,
+    otlp,
+    phoenix,
+    vcr,
+    xray,
+    zipkin,
+)
 from otel_replay.importers.shapes._common import rows, table
 from otel_replay.span import Span
 from otel_replay.wire import logs
@@ -114,6 +126,10 @@ def _langsmith(value: Any) -> bool:
     return langsmith.is_run(sample(value)) or langsmith.is_run(sample(table(value).get("runs")))
 
 
+def _chronicle(value: Any) -> bool:
+    return chronicle.is_envelope(sample(value)) or chronicle.is_envelope(sample(table(value).get("envelopes")))
+
+
 def _vcr(value: Any) -> bool:
     found = vcr.list_of(value)
     return vcr.is_interaction(sample(value if found is None else found)) or (
@@ -137,6 +153,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape("langsmith", _langsmith, langsmith.read, "LangSmith runs"),
     Shape("xray", lambda v: xray.is_answer(v) or xray.is_segment(sample(v)), xray.read, "X-Ray {Traces}"),
     Shape("zipkin", lambda v: zipkin.is_span(sample(v)), zipkin.read, "Zipkin v2 [{traceId, id}]"),
+    Shape("chronicle", _chronicle, chronicle.read, "Chronicle's envelopes"),
     Shape("vcr", _vcr, vcr.read, "vcrpy cassettes {interactions}"),
     Shape("otlp-logs", lambda v: "resourceLogs" in table(v), _read_logs, "OTLP/JSON {resourceLogs}"),
     Shape("otlp-metrics", lambda v: "resourceMetrics" in table(v), _skip_metrics, "(metrics are passed over)"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from otel_replay.errors import ImportFault
 from otel_replay.importers import repair
@@ -17,6 +17,15 @@ ParquetRows: TypeAlias = Callable[[str], Iterator[Mapping[str, Any]]]
 """Opens a Parquet file and hands out its rows as dicts; given by whoever may load a Parquet reader."""
 
 _WHERES_KEPT = 5
+T = TypeVar("T", bound="OverDocuments")
+
+
+class OverDocuments(Protocol):
+    """What a shape keeps over the documents of one file."""
+
+    def __init__(self, report: Report, /) -> None: ...
+
+    def close(self) -> Iterator[Span]: ...
 
 
 @dataclass(slots=True)
@@ -47,6 +56,7 @@ class Report:
         self.partial = ""
         self.where = ""
         self.source = ""
+        self._open: dict[type[Any], Any] = {}
         self._problems: dict[tuple[str, str], Problem] = {}
 
     @property
@@ -60,6 +70,18 @@ class Report:
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
+
+    def over_documents(self, kind: type[T]) -> T:
+        """Return what a shape keeps over the documents of one file: one `kind(report)`, whose `close()` ends it."""
+        if kind not in self._open:
+            self._open[kind] = kind(self)
+        found: T = self._open[kind]
+        return found
+
+    def close_documents(self) -> Iterator[Span]:
+        """Yield the spans that only the end of a file brings."""
+        while self._open:
+            yield from self._open.popitem()[1].close()
 
     def problem(self, kind: ProblemKind, what: str, where: str = "") -> None:
         known = self._problems.setdefault((kind, what), Problem(kind, what))

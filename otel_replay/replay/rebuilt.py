@@ -26,10 +26,11 @@ def comparable(envelope: Envelope, now: object) -> tuple[dict[str, object], dict
     """Return (what is known of the recorded request, the same of the request `now`), or None where nothing is.
 
     Where the import names the `unknown` fields, all others are compared. Else a field that the record lacks is unknown,
-    unless it is one of `dropped`: those the recorder always left out, so that two different requests look alike.
+    unless it is one of `dropped`: those the recorder always left out, so that two different requests look alike. With
+    `defaults` an empty request is a call with every argument left to its default.
     """
     facts, recorded = _facts(envelope), envelope.request.tree()
-    if not isinstance(recorded, dict) or not isinstance(now, dict) or not recorded:
+    if not isinstance(recorded, dict) or not isinstance(now, dict) or not (recorded or facts.get("defaults")):
         return None
     unknown = facts.get("unknown")
     if isinstance(unknown, (list, tuple)):

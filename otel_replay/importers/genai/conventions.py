@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from otel_replay.importers.genai import (
+    chronicle,
     exchange,
     google_adk,
     langfuse,
@@ -36,6 +37,7 @@ CONVENTIONS: tuple[Convention, ...] = tuple(
     Convention(module.NAME, module.matches, module.read)
     for module in (
         exchange,
+        chronicle,
         vercel_ai,
         google_adk,
         mlflow,

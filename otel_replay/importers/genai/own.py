@@ -48,7 +48,8 @@ def _recording(run_id: str, spans: Sequence[Span], source: str) -> Recording:
     problems += [note.removeprefix(NOT_WHOLE) for note in run.notes if note.startswith(NOT_WHOLE)]
     seqs = {envelope.seq for envelope in found if not envelope.lane}
     gaps = tuple(n for n in range(1, min(run.crossings, _CROSSINGS_MAX) + 1) if n not in seqs)
-    if not (gaps or damaged or problems) and not run.lanes and run.digest and run_digest.of_run(found, like=run.digest) != run.digest:
+    whole = not (gaps or damaged or problems or run.lanes)
+    if whole and run.digest and run_digest.of_run(found, like=run.digest) != run.digest:
         problems.append("the crossings do not add up to the run's digest")
     others = tuple(sorted((one for one in runs if one.lane), key=lambda one: one.lane))
     return Recording(run, found, (), gaps, damaged, tuple(problems), source, others)
