@@ -133,6 +133,7 @@ def replay(
     settings = _settings.load()
     recording = sources.load(source, store=store, run=run, headers=headers, settings=settings)
     sources.require_usable(recording, allow_incomplete=allow_incomplete)
+    recording = sources.for_clients(recording)
     chosen = plan_from(plan)
     if on_drift is not None:
         chosen = _replace(chosen, on_drift=on_drift)
@@ -142,7 +143,6 @@ def replay(
     own = Run(
         run_id=originals.new_run_id(),
         name=recording.run.name,
-    recording = sources.for_clients(recording)
         lane=lane,
         start_ns=originals.now_ns(),
         mode="replay",
