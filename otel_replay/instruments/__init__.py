@@ -27,6 +27,7 @@ KNOWN: dict[str, tuple[str, str]] = {
     "langchain": ("langchain_core.tools.base", "langchain-core"),
     "langgraph": ("langgraph.pregel.main", "langgraph"),
     "openai_agents": ("agents", "openai-agents"),
+    "google_genai": ("google.genai", "google-genai"),
     "litellm": ("litellm", "litellm"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai-slim"),
 }

@@ -249,6 +249,16 @@ def _pydantic_ai(_root: str, _wire: str) -> Calls:
     return [("tools", lambda: asyncio.run(ask()))]
 
 
+def _google_genai(root: str, _wire: str) -> Calls:
+    client = import_module("google.genai").Client(api_key="none", http_options={"base_url": root})
+    asked: dict[str, Any] = {"model": "m", "contents": "dry call"}
+    return [
+        ("content", lambda: client.models.generate_content(**asked)),
+        ("streams", lambda: list(client.models.generate_content_stream(**asked))),
+        ("async", lambda: asyncio.run(client.aio.models.generate_content(**asked))),
+    ]
+
+
 def _litellm(_root: str, wire: str) -> Calls:
     module = import_module("litellm")
     asked: dict[str, Any] = {"model": "openai/m", "messages": _ASK}
@@ -271,6 +281,7 @@ _CALLS: dict[str, Callable[[str, str], Calls]] = {
     "langchain": _langchain,
     "langgraph": _langgraph,
     "openai_agents": _openai_agents,
+    "google_genai": _google_genai,
     "litellm": _litellm,
     "pydantic_ai": _pydantic_ai,
 }

@@ -86,4 +86,9 @@ class PydanticAIInstrumentor(_Instrumentor):
 
 class LiteLLMInstrumentor(_Instrumentor):
     name = "litellm"
-    needs = ("litellm >= 1.70",)
+    needs = ("litellm >= 1.80",)
+
+
+class GoogleGenAIInstrumentor(_Instrumentor):
+    name = "google_genai"
+    needs = ("google-genai >= 1.53",)

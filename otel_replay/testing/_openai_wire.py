@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from otel_replay.testing._wire import Call, argument_portions, arguments_text, completion_tokens, portions
+from otel_replay.testing._wire import Call, argument_portions, arguments_text, completion_tokens, portions, vector_of
 from otel_replay.testing.reply import Embedding, Error, Message
 
 ERROR_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
@@ -216,7 +215,7 @@ def embeddings(call: Call, reply: Embedding, request: Mapping[str, Any]) -> dict
     """Return an embeddings list, as numbers or, where `encoding_format` is base64, as little-endian float32."""
     asked = request.get("input", "")
     inputs = asked if isinstance(asked, list) else [asked]
-    vectors = reply.vectors or tuple(_vector_of(str(item)) for item in inputs)
+    vectors = reply.vectors or tuple(vector_of(str(item)) for item in inputs)
     packed = request.get("encoding_format") == "base64"
     data = [
         {"object": "embedding", "index": index, "embedding": _packed(vector) if packed else list(vector)}
@@ -224,10 +223,6 @@ def embeddings(call: Call, reply: Embedding, request: Mapping[str, Any]) -> dict
     ]
     usage = {"prompt_tokens": call.prompt_tokens, "total_tokens": call.prompt_tokens}
     return {"object": "list", "data": data, "model": call.model, "usage": usage}
-
-
-def _vector_of(text: str) -> tuple[float, ...]:
-    return tuple(byte / 256 for byte in hashlib.sha256(text.encode()).digest()[:8])
 
 
 def _packed(vector: tuple[float, ...]) -> str:

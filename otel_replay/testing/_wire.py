@@ -1,4 +1,4 @@
-"""What both vendors' forms share: ids, portions and SSE frames."""
+"""What the vendors' forms share: ids, portions and SSE frames."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ def completion_tokens(message: Message) -> int:
 
 def portions(text: str) -> list[str]:
     return [text[start : start + PORTION_CHARS] for start in range(0, len(text), PORTION_CHARS)]
+
+
+def vector_of(text: str) -> tuple[float, ...]:
+    """Return a small vector that stands for `text`: the same on every day."""
+    return tuple(byte / 256 for byte in hashlib.sha256(text.encode()).digest()[:8])
 
 
 def argument_portions(message: Message) -> Iterator[tuple[int, str]]:

@@ -5,8 +5,9 @@
         ...
     assert server.count == 2
 
-Standard library only, on the loopback, on a free port. It serves OpenAI's chat completions, responses and embeddings
-and Anthropic's messages, as JSON or as a stream, to synchronous and asynchronous clients, many at once.
+Standard library only, on the loopback, on a free port. It serves OpenAI's chat completions, responses and embeddings,
+Anthropic's messages and Google's generateContent and embeddings, as JSON or as a stream, to synchronous and
+asynchronous clients, many at once.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import socket
 import struct
 import threading
@@ -25,12 +27,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from otel_replay.testing import _anthropic_wire, _openai_wire
+from otel_replay.testing import _anthropic_wire, _google_wire, _openai_wire
 from otel_replay.testing import reply as replies
 from otel_replay.testing._wire import CREATED_S, Call, frame
 from otel_replay.testing.reply import Body, Embedding, Error, Events, Hang, Message, RawSse, Reply, Reset
 
 APIS = {"chat/completions": "chat", "responses": "responses", "embeddings": "embeddings", "messages": "messages"}
+GOOGLE_PATH = re.compile(r"/v1(?:alpha|beta\d*)?/(?:models|tunedModels)/([^/:]+):(\w+)")
+GOOGLE_APIS = {
+    "generateContent": "generate_content",
+    "streamGenerateContent": "generate_content",
+    "embedContent": "embed_content",
+    "batchEmbedContents": "embed_content",
+}
 REQUEST_BYTES_MAX = 64 * 1024 * 1024
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER with no time to linger: close() sends RST instead of FIN."""
@@ -41,8 +50,8 @@ EMPTY: dict[str, Any] = {}
 class Request:
     """One request as it arrived. `index` counts from 1 in order of arrival; header names are in lower case.
 
-    `api` is `chat`, `responses`, `embeddings`, `messages`, or "" for any other path. `json` is None where the body is
-    not JSON.
+    `api` is `chat`, `responses`, `embeddings`, `messages`, `generate_content`, `embed_content`, or "" for any other
+    path. `json` is None where the body is not JSON.
     """
 
     index: int
@@ -55,8 +64,8 @@ class Request:
 
     @property
     def messages(self) -> list[Any]:
-        """The conversation: `messages`, or the `input` of the Responses API; [] where there is none."""
-        asked = self.fields.get("messages", self.fields.get("input"))
+        """The conversation: `messages`, `input` (Responses API) or `contents` (Google); [] where there is none."""
+        asked = self.fields.get("messages", self.fields.get("input", self.fields.get("contents")))
         return asked if isinstance(asked, list) else [] if asked is None else [asked]
 
     @property
@@ -66,7 +75,13 @@ class Request:
 
     @property
     def wants_stream(self) -> bool:
-        return self.fields.get("stream") is True
+        return self.fields.get("stream") is True or ":streamGenerateContent" in self.path
+
+    @property
+    def model(self) -> str:
+        """The model asked for: in the body, or in Google's path."""
+        found = GOOGLE_PATH.match(self.path)
+        return found.group(1) if found else str(self.fields.get("model", "played-model"))
 
 
 Script: TypeAlias = "Sequence[Reply | str] | Callable[[Request], Reply | str]"
@@ -97,7 +112,7 @@ class ModelServer:
 
     @property
     def root_url(self) -> str:
-        """The address without a version, for `anthropic.Anthropic(base_url=...)`."""
+        """The address without a version, for `anthropic.Anthropic(base_url=...)` and Google's `http_options`."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
@@ -136,7 +151,7 @@ class ModelServer:
         with contextlib.suppress(ValueError):
             parsed = json.loads(body)
         with self._lock:
-            api = APIS.get(path.partition("?")[0].lstrip("/").removeprefix("v1/"), "")
+            api = _api_of(path)
             request = Request(len(self.requests) + 1, method, path, api, headers, body, parsed)
             self.requests.append(request)
             digest = hashlib.sha256(path.encode() + b"\n" + body).digest()
@@ -218,23 +233,24 @@ class _Handler(BaseHTTPRequestHandler):
             return
         request, answer, seed = self.server.played.take(self.command, self.path, headers, self.rfile.read(length))
         self.server.played.wait(answer.delay_s)
-        model = str(request.fields.get("model", "played-model"))
         options = request.fields.get("stream_options")
         wants_usage = isinstance(options, dict) and options.get("include_usage") is True
         prompt_tokens = 1 + len(request.body) // 4
-        self._give(request, answer, Call(model, seed, prompt_tokens, wants_usage, self.server.played.created_s))
+        self._give(request, answer, Call(request.model, seed, prompt_tokens, wants_usage, self.server.played.created_s))
 
     do_GET = do_PUT = do_DELETE = do_PATCH = do_POST
 
     def _give(self, request: Request, answer: Reply, call: Call) -> None:
         match answer:
-            case Message() if request.api in ("", "embeddings"):
+            case Message() if request.api in ("", "embeddings", "embed_content"):
                 missing = Error(404, f"this server plays no conversation at {request.path}")
                 self._send_json(call, 404, _error(request.api, call, missing))
             case Message() if request.wants_stream:
                 self._send_events(request, call, _stream(request.api, call, answer), answer.between_s)
             case Message():
                 self._send_json(call, 200, _whole(request.api, call, answer))
+            case Embedding() if request.api == "embed_content":
+                self._send_json(call, 200, _google_wire.embeddings(answer, request.fields))
             case Embedding():
                 self._send_json(call, 200, _openai_wire.embeddings(call, answer, request.fields))
             case Error():
@@ -301,13 +317,24 @@ def _ids(call: Call) -> tuple[tuple[str, str], ...]:
     return (("x-request-id", call.id("req_")), ("request-id", call.id("req_")))
 
 
+def _api_of(path: str) -> str:
+    google = GOOGLE_PATH.match(path)
+    if google is not None:
+        return GOOGLE_APIS.get(google.group(2), "")
+    return APIS.get(path.partition("?")[0].lstrip("/").removeprefix("v1/"), "")
+
+
 def _whole(api: str, call: Call, message: Message) -> dict[str, Any]:
+    if api == "generate_content":
+        return _google_wire.content(call, message)
     if api == "messages":
         return _anthropic_wire.message(call, message)
     return _openai_wire.response(call, message) if api == "responses" else _openai_wire.chat(call, message)
 
 
 def _stream(api: str, call: Call, message: Message) -> Iterator[dict[str, Any]]:
+    if api == "generate_content":
+        return _google_wire.content_stream(call, message)
     if api == "messages":
         return _anthropic_wire.message_stream(call, message)
     return (
@@ -316,4 +343,6 @@ def _stream(api: str, call: Call, message: Message) -> Iterator[dict[str, Any]]:
 
 
 def _error(api: str, call: Call, answer: Error) -> dict[str, Any]:
+    if api in ("generate_content", "embed_content"):
+        return _google_wire.error(answer)
     return _anthropic_wire.error(answer, call.id("req_")) if api == "messages" else _openai_wire.error(answer)

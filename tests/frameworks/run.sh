@@ -13,6 +13,9 @@ declare -A packages=(
     [langgraph]="langgraph langchain-openai"
     [openai_agents]="openai-agents"
     [litellm]="litellm"
+    [litellm@1.80]="litellm==1.80.7"
+    [google_genai]="google-genai aiohttp"
+    [google_genai@1.53]="google-genai==1.53.0 aiohttp"
     [pydantic_ai]="pydantic-ai-slim[openai,mcp]"
     [pydantic_ai@1.22]="pydantic-ai-slim[openai]==1.22.0 opentelemetry-sdk<1.39 opentelemetry-instrumentation-httpx==0.59b0"
 )
@@ -28,6 +31,6 @@ for name in "$@"; do
         "$home/bin/python" -m pip install --quiet --disable-pip-version-check "${common[@]}" ${packages[$name]} -e .
         echo "$wanted" >"$home/.ready"
     fi
-    echo "== $name: $("$home/bin/python" -m pip freeze | grep -iE '^(langgraph|langchain-core|openai-agents|litellm|openai|pydantic-ai-slim|mcp)==' | tr '\n' ' ')"
+    echo "== $name: $("$home/bin/python" -m pip freeze | grep -iE '^(langgraph|langchain-core|openai-agents|litellm|google-genai|openai|pydantic-ai-slim|mcp)==' | tr '\n' ' ')"
     "$home/bin/python" -m pytest -m frameworks "tests/frameworks/test_${name%@*}.py"
 done

@@ -193,14 +193,16 @@ def _two_later(url: str) -> Any:
     async def go() -> Any:
         stream: Any = await litellm.acompletion(**given(url, stream=True))
         found = await anext(stream), await anext(stream)
-        await stream.aclose()
+        if hasattr(stream, "aclose"):
+            await stream.aclose()
         return found
 
     return asyncio.run(go())
 
 
-@pytest.mark.parametrize(("agent", "end"), [(_two, "dropped"), (_two_later, "closed")])
-def test_a_stream_left_early_ends_once(lab: Lab, agent: Callable[[str], Any], end: str) -> None:
+@pytest.mark.parametrize("agent", [_two, _two_later])
+def test_a_stream_left_early_ends_once(lab: Lab, agent: Callable[[str], Any]) -> None:
+    end = "closed" if agent is _two_later and hasattr(litellm.CustomStreamWrapper, "aclose") else "dropped"
     instrument("litellm", "openai")
     with ModelServer([ANSWER]) as server:
         recorded = lab.record(lambda: agent(server.url))
