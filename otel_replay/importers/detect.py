@@ -13,6 +13,8 @@ from otel_replay.errors import ImportFault
 from otel_replay.importers.documents import LazyList
 from otel_replay.importers.result import Report
 from otel_replay.importers.shapes import (
+    agent_replay,
+    agentreplay,
     chronicle,
     console,
     jaeger,
@@ -154,6 +156,8 @@ SHAPES: tuple[Shape, ...] = (
     Shape("xray", lambda v: xray.is_answer(v) or xray.is_segment(sample(v)), xray.read, "X-Ray {Traces}"),
     Shape("zipkin", lambda v: zipkin.is_span(sample(v)), zipkin.read, "Zipkin v2 [{traceId, id}]"),
     Shape("chronicle", _chronicle, chronicle.read, "Chronicle's envelopes"),
+    Shape("agentreplay", lambda v: agentreplay.is_event(sample(v)), agentreplay.read, "AgentReplay's events"),
+    Shape("agent-replay", lambda v: agent_replay.is_line(sample(v)), agent_replay.read, "agent-replay's cassettes"),
     Shape("vcr", _vcr, vcr.read, "vcrpy cassettes {interactions}"),
     Shape("otlp-logs", lambda v: "resourceLogs" in table(v), _read_logs, "OTLP/JSON {resourceLogs}"),
     Shape("otlp-metrics", lambda v: "resourceMetrics" in table(v), _skip_metrics, "(metrics are passed over)"),

@@ -23,6 +23,7 @@ import zstandard
 
 from otel_replay.errors import ImportFault
 from otel_replay.importers.result import Report
+from otel_replay.importers.shapes import agentreplay
 from otel_replay.limits import DECOMPRESSED_BYTES_MAX, DECOMPRESSED_RATIO_MAX
 
 Source: TypeAlias = "str | Path | bytes | BinaryIO"
@@ -82,6 +83,9 @@ def _files_below(folder: str) -> list[str]:
     found: list[str] = []
     for here, folders, files in os.walk(folder, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if agentreplay.is_cassette(files):  # one recording: its blobs and its header are read with its events
+            folders.clear()
+            files = [agentreplay.EVENTS]
         found.extend(os.path.join(here, name) for name in sorted(files) if not name.startswith("."))
         if len(found) > _FILES_MAX:
             raise ImportFault(f"{folder!r} holds more than {_FILES_MAX} files; name the ones to read")

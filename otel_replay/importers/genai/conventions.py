@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from otel_replay.importers.genai import (
+    agentreplay,
     chronicle,
     exchange,
     google_adk,
@@ -38,6 +39,7 @@ CONVENTIONS: tuple[Convention, ...] = tuple(
     for module in (
         exchange,
         chronicle,
+        agentreplay,
         vercel_ai,
         google_adk,
         mlflow,

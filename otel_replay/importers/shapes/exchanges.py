@@ -81,7 +81,7 @@ class Cassette:
             kind=3,
             start_ns=start_ns,
             end_ns=self._last_ns,
-            attributes=tuple(_attributes(exchange)),
+            attributes=tuple(attributes_of(exchange)),
             scope=self._scope,
         )
 
@@ -119,7 +119,8 @@ def _date_ns(headers: Headers | None) -> int:
     return 0
 
 
-def _attributes(exchange: Exchange) -> Iterator[KeyValue]:
+def attributes_of(exchange: Exchange) -> Iterator[KeyValue]:
+    """Yield the attributes that tell of an exchange."""
     yield "http.request.method", exchange.method.upper()
     yield "url.full", exchange.url
     yield "http.response.status_code", exchange.status
