@@ -141,7 +141,8 @@ AGENTS: dict[str, Callable[[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_full_replay_is_the_recording_thirty_times(name: str, tmp_path: Path) -> None:
+def test_full_replay_is_the_recording_thirty_times(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # out of this repository: a commit beside the test would be another pin
     run = AGENTS[name]
     with ModelServer(model) as server, record("parallel", store=tmp_path) as recording:
         answer = run(server.url)
