@@ -237,6 +237,8 @@ class Crossing:
             self.outcome = outcome()
         if self.outcome is None:
             self.outcome = Outcome("lost", lost("the recorder failed to encode the outcome"))
+        if reason := self.outcome.lost_reason:
+            session.faults.unkept(self.name, self.address, reason)
         if self._redo is not None:
             with session.faults.contained("arguments"):
                 request = self._redo()

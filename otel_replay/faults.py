@@ -14,13 +14,14 @@ _log = logging.getLogger("otel_replay")
 class Faults:
     """The faults of one run: how often each step failed."""
 
-    __slots__ = ("_contained", "counts", "last", "strict")
+    __slots__ = ("_contained", "_said", "counts", "last", "strict")
 
     def __init__(self, *, strict: bool = False) -> None:
         self.counts: Counter[str] = Counter()
         self.last: dict[str, str] = {}
         self.strict = strict
         self._contained: dict[str, _Contained] = {}
+        self._said: set[str] = set()
 
     def note(self, step: str, fault: BaseException | str) -> None:
         """Count one fault of `step`, log the first of its kind, and raise RecorderFault under test."""
@@ -34,6 +35,16 @@ class Faults:
                 "recording goes on with a fault at step %r: %s (counted from here on; see `otel-replay doctor`)",
                 step,
                 self.last[step],
+            )
+
+    def unkept(self, boundary: str, address: str, reason: str) -> None:
+        """Say that a result cannot be replayed: at once, and once for each boundary."""
+        if boundary not in self._said:
+            self._said.add(boundary)
+            _log.warning(
+                "result of %s cannot be replayed: %s (said once for each boundary; a replay refuses it by name)",
+                address,
+                reason,
             )
 
     def contained(self, step: str) -> _Contained:

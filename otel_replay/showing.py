@@ -25,6 +25,8 @@ def _short(value: object, limit: int) -> str:
 def outcome_text(envelope: Envelope, limit: int = _BRIEF) -> str:
     """Return what came of a crossing, in short."""
     outcome = envelope.outcome
+    if outcome.kind != "lost" and outcome.lost_reason:
+        return f"{outcome.kind}, NOT REPLAYABLE: {outcome.lost_reason}"
     if outcome.kind == "returned":
         return f"-> {_short(untagged(outcome.value.tree()), limit)}"
     if outcome.kind == "raised":
