@@ -6,7 +6,7 @@ One way only: people and other tools read these, replay never does. They follow 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,9 +14,11 @@ import orjson
 
 from otel_replay import semconv
 from otel_replay.envelope import Envelope, Payload
+from otel_replay.readable_parts import input_messages, instructions, output_messages
 from otel_replay.span import Event, KeyValue
 
 _TAG = "$"
+_INSTRUCTIONS = "gen_ai.system_instructions"
 _SAMPLING = {
     "temperature": "gen_ai.request.temperature",
     "top_p": "gen_ai.request.top_p",
@@ -115,37 +117,6 @@ def error_event(envelope: Envelope) -> Event | None:
     return Event(envelope.end_ns, "exception", (("exception.type", name), ("exception.message", message)))
 
 
-def _messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = []
-    for message in request.get("messages") or []:
-        if isinstance(message, dict):
-            found.append({"role": str(message.get("role", "")), "parts": _parts(message)})
-    return found
-
-
-def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    content = message.get("content")
-    parts: list[dict[str, Any]] = []
-    if message.get("role") == "tool":
-        return [{"type": "tool_call_response", "id": message.get("tool_call_id"), "response": content}]
-    if isinstance(content, str):
-        parts.append({"type": "text", "content": content})
-    elif isinstance(content, Sequence):
-        parts += [part for part in content if isinstance(part, dict)]
-    for call in message.get("tool_calls") or []:
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict):
-            parts.append(
-                {
-                    "type": "tool_call",
-                    "id": call.get("id"),
-                    "name": function.get("name"),
-                    "arguments": function.get("arguments"),
-                }
-            )
-    return parts
-
-
 def _response_body(envelope: Envelope) -> Mapping[str, Any]:
     """Return the vendor's response as a dict where the outcome looks like one (a dict or an SDK's model)."""
     body = _readable(envelope.outcome.value) if envelope.outcome.kind == "returned" else None
@@ -177,11 +148,8 @@ def _model_response(body: Mapping[str, Any], *, content: bool) -> list[KeyValue]
         reasons = (body["stop_reason"],)
     if reasons:
         found.append((semconv.GEN_AI_FINISH_REASONS, reasons))
-    messages = [choice["message"] for choice in choices if isinstance(choice.get("message"), dict)]
-    if body.get("type") == "message":
-        messages = [body]
-    if content and messages:
-        outputs = [{"role": str(m.get("role", "assistant")), "parts": _parts(m)} for m in messages]
+    outputs = output_messages(body) if content else []
+    if outputs:
         found.append((semconv.GEN_AI_OUTPUT_MESSAGES, orjson.dumps(outputs).decode()))
     return found
 
@@ -235,8 +203,12 @@ def genai_attributes(envelope: Envelope, *, content: bool) -> list[KeyValue]:
             for name, key in _SAMPLING.items():
                 if isinstance(request.get(name), (int, float)):
                     found.append((key, request[name]))
-            if content and isinstance(request.get("messages"), list):
-                found.append((semconv.GEN_AI_INPUT_MESSAGES, orjson.dumps(_messages(request)).decode()))
+            inputs = input_messages(request) if content else []
+            if inputs:
+                found.append((semconv.GEN_AI_INPUT_MESSAGES, orjson.dumps(inputs).decode()))
+            system = instructions(request) if content else []
+            if system:
+                found.append((_INSTRUCTIONS, orjson.dumps(system).decode()))
         found += _model_response(_response_body(envelope), content=content)
     failure = _failure(envelope)
     if failure is not None:
