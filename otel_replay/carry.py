@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 import threading
 from asyncio import base_events
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -111,6 +112,65 @@ def _continuing_run(self: base_events.BaseEventLoop, future: Any) -> Any:
     return _run_until_complete(self, future)
 
 
+def _carrying_pool(method: Any) -> Any:
+    """Return a ThreadPool's method whose jobs carry the scope of who handed them in, each in a strand of its own."""
+
+    @functools.wraps(method)
+    def carrying(self: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        scope = _here()
+        return method(self, func if scope is None else functools.partial(_job, scope, func), *args, **kwargs)
+
+    return carrying
+
+
+def _job(scope: Scope, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if scope.session.closed:
+        return func(*args, **kwargs)
+    strand = _begin(scope)
+    ended: list[bool] = []
+    strand.until = lambda: bool(ended)
+    token = _session.set_scope(_enter(scope, strand))
+    before = _session.set_job(strand)
+    try:
+        return func(*args, **kwargs)
+    finally:
+        _session.set_job(before)
+        _session.reset_scope(token)
+        ended.append(True)
+
+
+def _pool_outside(init: Any) -> Any:
+    """Return a ThreadPool's `__init__` whose workers, which outlive the run, carry no scope of their own."""
+
+    @functools.wraps(init)
+    def outside(self: Any, *args: Any, **kwargs: Any) -> None:
+        token = _session.set_scope(None)
+        try:
+            init(self, *args, **kwargs)
+        finally:
+            _session.reset_scope(token)
+
+    return outside
+
+
+_POOL_METHODS = ("apply_async", "_map_async", "imap", "imap_unordered")
+
+
+def _patch_pools(on: bool) -> None:
+    pool: Any = getattr(sys.modules.get("multiprocessing.pool"), "ThreadPool", None)
+    if pool is None:
+        return
+    for name in (*_POOL_METHODS, "__init__"):
+        method = getattr(pool, name)
+        if on and not hasattr(method, "__wrapped__"):
+            setattr(pool, name, _pool_outside(method) if name == "__init__" else _carrying_pool(method))
+        elif not on and hasattr(method, "__wrapped__"):
+            if name == "__init__":
+                pool.__init__ = method.__wrapped__
+            else:
+                delattr(pool, name)
+
+
 def install() -> None:
     """Make threads, executors and event loops carry scopes; counted, so that sessions may overlap."""
     global _users
@@ -120,6 +180,7 @@ def install() -> None:
             threading.Thread.start = _carrying_start  # type: ignore[method-assign]
             ThreadPoolExecutor.submit = _carrying_submit  # type: ignore[method-assign, assignment]
             base_events.BaseEventLoop.run_until_complete = _continuing_run  # type: ignore[method-assign]
+        _patch_pools(True)
 
 
 def uninstall() -> None:
@@ -129,6 +190,7 @@ def uninstall() -> None:
         _users -= 1
         if _users:
             return
+        _patch_pools(False)
         if threading.Thread.start is _carrying_start:
             threading.Thread.start = _start  # type: ignore[method-assign]
         if ThreadPoolExecutor.submit is _carrying_submit:

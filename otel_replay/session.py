@@ -290,6 +290,9 @@ def current_scope() -> Scope | None:
 
 def _late(scope: Scope) -> Scope | None:
     session = scope.session
+    if scope.strand.adrift:  # a worker that was lent to that session for want of another: it is free again
+        _scope.set(None)
+        return current_scope()
     if session.raises_when_late:
         raise ScopeClosed(
             f"a crossing came after the replay of {session.name!r} had ended: something it started still runs; "
