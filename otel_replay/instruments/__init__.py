@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from otel_replay.errors import UsageError
 from otel_replay.instruments._patch import Patches
@@ -35,6 +38,20 @@ KNOWN: dict[str, tuple[str, str]] = {
 ALIASES = {"requests": "urllib3", "urllib": "http_client", "http.client": "http_client"}
 """Libraries that stand on another one."""
 
+CLIENTS = {
+    "openai._base_client.BaseClient": "openai",
+    "anthropic._base_client.BaseClient": "anthropic",
+    "google.genai.client.Client": "google_genai",
+    "httpx._client.BaseClient": "httpx",
+    "httpx2._client.BaseClient": "httpx2",
+    "requests.sessions.Session": "urllib3",
+    "urllib3._request_methods.RequestMethods": "urllib3",
+    "aiohttp.client.ClientSession": "aiohttp",
+    "http.client.HTTPConnection": "http_client",
+    "langchain_core.tools.base.BaseTool": "langchain",
+}
+"""What `wrap` takes: class -> the instrument that covers its objects."""
+
 _on: dict[str, Patches] = {}
 _lock = threading.RLock()
 
@@ -49,7 +66,8 @@ def instrument(*names: str) -> tuple[str, ...]:
         for name in _wanted(tuple(ALIASES.get(name, name) for name in names)):
             if name not in _on:
                 _on[name] = _module(name).install()
-        return tuple(sorted(_on))
+            _on[name].only = None
+        return tuple(sorted(active()))
 
 
 def uninstrument(*names: str) -> tuple[str, ...]:
@@ -59,7 +77,7 @@ def uninstrument(*names: str) -> tuple[str, ...]:
             patches = _on.pop(ALIASES.get(name, name), None)
             if patches is not None:
                 patches.undo()
-        return tuple(sorted(_on))
+        return tuple(sorted(active()))
 
 
 def installed() -> dict[str, str]:
@@ -73,20 +91,53 @@ def installed() -> dict[str, str]:
 
 
 def active() -> dict[str, Patches]:
-    """Return what is instrumented now."""
-    return dict(_on)
+    """Return what is instrumented now. A library of which only single objects are wrapped is not among it."""
+    return {name: patches for name, patches in _on.items() if patches.only is None}
+
+
+@contextmanager
+def borrowed(name: str) -> Iterator[Patches]:
+    """Instrument a library for the length of the block, and leave it as it was."""
+    before = _on.get(name)
+    only = before.only if before is not None else None
+    instrument(name)
+    try:
+        yield _on[name]
+    finally:
+        if before is None:
+            uninstrument(name)
+        else:
+            before.only = only
 
 
 def wrap(client: T) -> T:
-    """Instrument the library that `client` is of, and return `client` itself. Raises UsageError for an unknown one."""
-    for base in type(client).__mro__:
-        top = base.__module__.partition(".")[0]
-        for name, (library, _distribution) in KNOWN.items():
-            if top in (library.partition(".")[0], *(alias for alias, real in ALIASES.items() if real == name)):
-                instrument(name)
-                return client
-    kind = f"{type(client).__module__}.{type(client).__qualname__}"
-    raise UsageError(f"no instrument knows {kind}; known are {', '.join(KNOWN)}. Next: mark its methods with @boundary")
+    """Record this one client object, and copies made of it (`with_options`), and return it; no other of its library.
+
+    Takes the clients in `CLIENTS`. `uninstrument` ends it, and `instrument` of the library covers all. Raises
+    UsageError for any other object.
+    """
+    kinds = [f"{base.__module__}.{base.__qualname__}" for base in type(client).__mro__]
+    found = next((CLIENTS[kind] for kind in kinds if kind in CLIENTS), None)
+    if found is None:
+        raise UsageError(f"no instrument knows how to wrap a {kinds[0]}. {_instead(kinds)}")
+    with _lock:
+        module = _module(found)
+        if found not in _on:
+            _on[found] = module.install()
+            _on[found].only = WeakValueDictionary()
+        wrapped = getattr(module, "wrapped", None)
+        if wrapped is not None:
+            wrapped(_on[found], client)
+        _on[found].cover(client)
+    return client
+
+
+def _instead(kinds: list[str]) -> str:
+    tops = {kind.partition(".")[0] for kind in kinds}
+    for name, (library, _distribution) in KNOWN.items():
+        if library.partition(".")[0] in tops:
+            return f"Next: instrument({name!r}) covers all of its library"
+    return f"Known are {', '.join(CLIENTS)}. Next: mark its methods with @boundary"
 
 
 def _version(distribution: str) -> str | None:

@@ -44,8 +44,8 @@ class _Sends:
         self._library = library
         self._patches = patches
 
-    def _enter(self, request: Any) -> Crossing | None:
-        if not self._patches.on:
+    def _enter(self, client: Any, request: Any) -> Crossing | None:
+        if not self._patches.covers(client):
             return None
 
         def describe() -> tuple[Spec, object]:
@@ -87,7 +87,7 @@ class _Sends:
 
     def sync_shell(self, original: Any) -> Any:
         def send(client: Any, request: Any) -> Any:
-            crossing = self._enter(request)
+            crossing = self._enter(client, request)
             if crossing is None:
                 return original(client, request)
             served = crossing.served
@@ -113,7 +113,7 @@ class _Sends:
 
     def async_shell(self, original: Any) -> Any:
         async def send(client: Any, request: Any) -> Any:
-            crossing = self._enter(request)
+            crossing = self._enter(client, request)
             if crossing is None:
                 return await original(client, request)
             served = crossing.served

@@ -122,8 +122,8 @@ class Calls:
         self._patches.replace(module.BaseClient, "_calculate_retry_timeout", self._wait, required=False)
 
     # Entering --------------------------------------------------------------------------------------------
-    def _enter(self, options: Any) -> Crossing | None:
-        if not self._patches.on or muted():
+    def _enter(self, client: Any, options: Any) -> Crossing | None:
+        if not self._patches.covers(client) or muted():
             return None
         held: dict[str, Any] = {}
 
@@ -157,7 +157,7 @@ class Calls:
 
     def _request(self, original: Any) -> Any:
         def request(client: Any, cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
-            crossing = self._enter(options)
+            crossing = self._enter(client, options)
             if crossing is None:
                 return original(client, cast_to, options, *args, **kwargs)
             if crossing.served is not None:
@@ -181,7 +181,7 @@ class Calls:
 
     def _arequest(self, original: Any) -> Any:
         async def request(client: Any, cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
-            crossing = self._enter(options)
+            crossing = self._enter(client, options)
             if crossing is None:
                 return await original(client, cast_to, options, *args, **kwargs)
             if crossing.served is not None:
@@ -317,6 +317,13 @@ class _Answer:
             "stream_cls": kwargs.get("stream_cls"),
             "retries_taken": self.value.get("retries", 0),
         }
+
+
+def wrapped(patches: Patches, client: Any) -> None:
+    """Cover the copies of one client with it."""
+    for owner in type(client).__mro__:
+        for name in ("copy", "with_options"):
+            patches.follow(owner, name)
 
 
 def _ours() -> Crossing | None:

@@ -72,7 +72,7 @@ def _described(session: Any, method: str, url: Any, given: Mapping[str, Any]) ->
 
 def _request(original: Any, patches: Patches) -> Any:
     async def request(self: Any, method: str, str_or_url: Any, **kwargs: Any) -> Any:
-        if not patches.on:
+        if not patches.covers(self):
             return await original(self, method, str_or_url, **kwargs)
         crossing = _http.enter(lambda: _described(self, method, str_or_url, kwargs), "aiohttp")
         if crossing is None:

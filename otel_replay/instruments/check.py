@@ -13,7 +13,7 @@ from typing import Any
 
 from otel_replay import originals
 from otel_replay.crossing import Crossing
-from otel_replay.instruments import KNOWN, active, installed, instrument, uninstrument
+from otel_replay.instruments import KNOWN, borrowed, installed
 from otel_replay.session import Session
 
 _ASK: list[Any] = [{"role": "user", "content": "dry call"}]
@@ -48,12 +48,9 @@ def dry_calls() -> list[Coverage]:
 def _checked(name: str, version: str) -> Coverage:
     layers: list[str] = []
     problems: list[str] = []
-    was_on = name in active()
     try:
-        if not was_on:
-            instrument(name)
-        problems += [f"this version has no {where}" for where in active()[name].missing]
-        with _server() as (root, wire):
+        with borrowed(name) as patches, _server() as (root, wire):
+            problems += [f"this version has no {where}" for where in patches.missing]
             for layer, call in _CALLS[name](root, wire):
                 fault, seen = _one(call)
                 if fault:
@@ -64,9 +61,6 @@ def _checked(name: str, version: str) -> Coverage:
                     problems.append(f"{layer}: {seen} crossings in place of one")
     except Exception as fault:  # noqa: BLE001 - whatever is wrong with a library is what is asked for here
         problems.append(f"{type(fault).__name__}: {fault}")
-    finally:
-        if not was_on:
-            uninstrument(name)
     return Coverage(name, version, tuple(layers), "; ".join(problems))
 
 

@@ -58,8 +58,8 @@ class _Requests:
         self._version = version
         self._pins = pins_of(Vendor("google-genai", {}, _events.events_of))
 
-    def _enter(self, asked: Any, stream: bool) -> Crossing | None:
-        if not self._patches.on or muted():
+    def _enter(self, client: Any, asked: Any, stream: bool) -> Crossing | None:
+        if not self._patches.covers(client) or muted():
             return None
         held: dict[str, Any] = {}
 
@@ -122,7 +122,7 @@ class _Requests:
 
     def sync(self, original: Any) -> Any:
         def _request(client: Any, http_request: Any, http_options: Any = None, stream: bool = False) -> Any:
-            crossing = self._enter(http_request, stream)
+            crossing = self._enter(client, http_request, stream)
             if crossing is None:
                 return original(client, http_request, http_options, stream)
             if crossing.served is not None:
@@ -144,7 +144,7 @@ class _Requests:
 
     def later(self, original: Any) -> Any:
         async def _async_request(client: Any, http_request: Any, http_options: Any = None, stream: bool = False) -> Any:
-            crossing = self._enter(http_request, stream)
+            crossing = self._enter(client, http_request, stream)
             if crossing is None:
                 return await original(client, http_request, http_options, stream)
             if crossing.served is not None:
@@ -297,6 +297,11 @@ def _keep_aiohttp_answers() -> None:
         return answer
 
     payload.register(kind, to_state=to_state, from_state=from_state)
+
+
+def wrapped(patches: Patches, client: Any) -> None:
+    """Cover the requests of one `genai.Client`."""
+    patches.cover(client._api_client)
 
 
 def install() -> Patches:

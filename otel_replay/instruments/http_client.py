@@ -48,7 +48,7 @@ def _request(original: Any, patches: Patches) -> Any:
             return _http.described(method, url_of(self, url), pairs, _httplib.body_bytes(body))
 
         setattr(self, _PENDING, None)
-        crossing = _http.enter(describe, "http.client") if patches.on else None
+        crossing = _http.enter(describe, "http.client") if patches.covers(self) else None
         if crossing is None:
             return original(self, method, url, body, given, encode_chunked=encode_chunked)
         setattr(self, _PENDING, (crossing, method))

@@ -53,7 +53,7 @@ class _Shells:
 
     def _speaks(self, tool: Any) -> bool:
         """True where the call of `tool` is a crossing by itself."""
-        return self._patches.on and not _framework.is_boundary(
+        return self._patches.covers(tool) and not _framework.is_boundary(
             getattr(tool, "func", None), getattr(tool, "coroutine", None), type(tool)._run, type(tool)._arun
         )
 

@@ -6,7 +6,9 @@ from importlib import import_module
 
 from otel_replay.instruments import _events
 from otel_replay.instruments._patch import Patches
-from otel_replay.instruments._stainless import Calls, Vendor
+from otel_replay.instruments._stainless import Calls, Vendor, wrapped
+
+__all__ = ["install", "wrapped"]
 
 VENDOR = Vendor(
     "openai",

@@ -24,6 +24,20 @@ def install() -> Patches:
     return patches
 
 
+def wrapped(patches: Patches, client: Any) -> None:
+    """Cover the connection pools of one pool manager, or of one session of requests."""
+    manager = import_module("urllib3.poolmanager").PoolManager
+    patches.follow(manager, "_new_pool")
+    if isinstance(client, manager):
+        for key in list(client.pools.keys()):
+            patches.cover(client.pools[key])
+    if hasattr(client, "get_adapter"):
+        sessions, adapters = import_module("requests.sessions"), import_module("requests.adapters")
+        patches.follow(sessions.Session, "get_adapter")
+        patches.follow(adapters.HTTPAdapter, "get_connection_with_tls_context")
+        patches.follow(adapters.HTTPAdapter, "get_connection")
+
+
 def _register(module: Any) -> None:
     """Let pools and connections be kept by their address: urllib3's exceptions hold them. None is connected again."""
     connection = import_module("urllib3.connection")
@@ -49,7 +63,7 @@ def _urlopen(original: Any, patches: Patches) -> Any:
     signature = inspect.signature(original)
 
     def urlopen(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not patches.on:
+        if not patches.covers(self):
             return original(self, *args, **kwargs)
         try:
             bound = signature.bind(self, *args, **kwargs)

@@ -119,3 +119,28 @@ def test_a_stream_left_early_ends_once(lab: Lab) -> None:
     assert lab.replay(lambda: agent(server.root_url)) == recorded
     (envelope,) = lab.envelopes()
     assert (envelope.outcome.end, len(envelope.outcome.chunks)) == ("closed", 3)
+
+
+@pytest.mark.parametrize(
+    "broken", ["_stainless.request_of", "_stainless.boundary_name", "answer_to", "head_to", "event_to", "body_to"]
+)
+def test_a_fault_inside_the_instrument_does_not_reach_the_agent(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    from otel_replay.instruments import _stainless
+    from otel_replay.wire import exchange
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("broken")
+
+    monkeypatch.setenv("OTEL_REPLAY_STRICT", "")
+    monkeypatch.setattr(_stainless if "." in broken else exchange, broken.rpartition(".")[2], fails)
+    instrument("anthropic")
+    with ModelServer(lambda request: ANSWER) as server:
+
+        def agent() -> tuple[Any, Any]:
+            return _create(server.root_url), _stream(server.root_url)
+
+        answer, events = lab.record(agent, strict=False)
+    assert [block.type for block in answer.content] == ["thinking", "text", "tool_use"]
+    assert [events[0].type, events[-1].type] == ["message_start", "message_stop"]

@@ -35,7 +35,7 @@ def test_names_are_checked() -> None:
         instrument("opnai")
     with pytest.raises(UsageError, match="unknown instrument"):
         instrument()
-    with pytest.raises(UsageError, match="no instrument knows"):
+    with pytest.raises(UsageError, match="no instrument knows how"):
         wrap(object())
 
 
