@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace as _replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from otel_replay import limits, originals, payload, sources
 from otel_replay import settings as _settings
@@ -47,14 +47,16 @@ def record(
     redactor: Redactor | None = None,
     coverage: bool | None = None,
     chance: bool | None = None,
+    clock: Literal["live", "tape"] | None = None,
 ) -> RecordedRun:
     """Record the run inside the `with` (or `async with`).
 
     Crossings go to the journal of `store` (default `.otel-replay/`), and as spans through `tracer_provider` (default:
     the program's own, where it has set one up). `pins` are facts to keep on the run. With `coverage` (default: the
     project's setting) the run notes each connection and each program outside any crossing. With `chance` it
-    keeps what the program's own code draws from random, secrets, uuid, os.urandom and numpy, and a replay gives that
-    back. Raises nothing that the agent would see; with `strict` faults of the recorder raise, for tests.
+    keeps what the program's own code draws from random, secrets, uuid, os.urandom and numpy, and with `clock="tape"`
+    each time that it reads; a replay gives that back. Raises nothing that the agent would see; with `strict` faults of
+    the recorder raise, for tests.
     """
     settings = _settings.load()
     strict = settings.strict if strict is None else strict
@@ -79,7 +81,7 @@ def record(
         session,
         recorder,
         coverage=settings.coverage if coverage is None else coverage,
-        tape=("chance",) if (settings.chance if chance is None else chance) else (),
+        tape=_kinds(settings.chance if chance is None else chance, clock or settings.clock),
     )
 
 
@@ -99,7 +101,14 @@ def record_lane(told: Mapping[str, Any]) -> RecordedRun:
     )
     session = Session(recorder, run_id=run.run_id, name=run.name, lane=run.lane, faults=faults)
     trace_id, span_id = told["parent"]
-    return RecordedRun(run, session, recorder, parent=(str(trace_id), str(span_id)), coverage=settings.coverage)
+    return RecordedRun(
+        run,
+        session,
+        recorder,
+        parent=(str(trace_id), str(span_id)),
+        coverage=settings.coverage,
+        tape=[str(kind) for kind in told.get("tape", ())],
+    )
 
 
 def replay(
@@ -123,13 +132,13 @@ def replay(
     `source` is a run's name or id, a file, a folder, a store, an address of Jaeger or Tempo, or a Recording. Without a
     `plan` everything is served. With `keep` the replay is itself kept as a run in `store`. The replay's spans go
     through `tracer_provider` (default: the program's own), linked to the recorded ones. Date and time follow the
-    record, unless `clock` is "live". `pins` are facts of today: the report shows where they differ from the recorded
-    ones, as it does for the interpreter, the SDKs and the code revision. Nothing reaches the network or begins a
-    program but what the plan runs live: LiveCallBlocked. Leaving the context raises Diverged and its kin where anything
-    went apart.
+    record, by its tape where it has one, unless `clock` is "live"; with "tape" it must have one. `pins` are facts of
+    today: the report shows where they differ from the recorded ones, as it does for the interpreter, the SDKs and the
+    code revision. Nothing reaches the network or begins a program but what the plan runs live: LiveCallBlocked. Leaving
+    the context raises Diverged and its kin where anything went apart.
     """
     if clock not in CHOICES:
-        raise UsageError(f"clock is recorded or live, not {clock!r}")
+        raise UsageError(f"clock is recorded or live or tape, not {clock!r}")
     settings = _settings.load()
     recording = sources.load(source, store=store, run=run, headers=headers, settings=settings)
     sources.require_usable(recording, allow_incomplete=allow_incomplete)
@@ -166,7 +175,14 @@ def replay(
         [] if recording.complete else [f"incomplete recording: {text}" for text in sources.incompleteness(recording)]
     )
     notes += [note for note in recording.run.notes if note.startswith(INSIDE)]
-    return ReplaySession(session, driver, recorder, recording, notes, recorded_clock=clock == "recorded")
+    return ReplaySession(session, driver, recorder, recording, notes, clock=clock)
+
+
+def _kinds(chance: bool, clock: str) -> tuple[str, ...]:
+    """Return what the tape of a recording is to hold. Raises UsageError."""
+    if clock not in ("live", "tape"):
+        raise UsageError(f"the clock of a recording is live or tape, not {clock!r}")
+    return (*(("chance",) if chance else ()), *(("clock",) if clock == "tape" else ()))
 
 
 def _recorder(

@@ -13,18 +13,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from otel_replay.imports import WhenImported
+from otel_replay.swaps import Swaps
 
 _NOT_DRAWN = ("bit_generator", "get_state", "seed", "set_state", "spawn")
 _IN_PLACE = ("shuffle",)
 
 
-def install(passed: Callable[..., Any], put: Callable[[Any, str, Any], None], undo: list[Callable[[], None]]) -> None:
+def install(passed: Callable[..., Any], swaps: Swaps) -> None:
     """Have numpy's draws pass: now where the program has imported numpy, else as soon as it does."""
     numpy = sys.modules.get("numpy.random")
     if numpy is not None and hasattr(numpy, "default_rng"):
-        _install(numpy, passed, put)
+        _install(numpy, passed, swaps.put)
         return
-    undo.append(WhenImported("numpy.random", lambda: _install(sys.modules["numpy.random"], passed, put)).forget)
+    later = WhenImported("numpy.random", lambda: _install(sys.modules["numpy.random"], passed, swaps.put))
+    swaps.on_undo(later.forget)
 
 
 def made_before() -> int:

@@ -153,6 +153,7 @@ class RecordedRun:
             "lane": lane,
             "store": self._recorder.store,
             "parent": [run.trace_id, run.span_id],
+            "tape": sorted(self._tape.kinds) if self._tape is not None else [],
         }
         return orjson.dumps(told).decode()
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from otel_replay import carry, chance, lanes, originals, payload
-from otel_replay.clock import RecordedClock
+from otel_replay.clock import ClockChoice, RecordedClock
 from otel_replay.envelope import Recording
 from otel_replay.errors import Diverged, NotCaptured, NothingCompared, ReplayError, UnknownBoundary, UsageError
 from otel_replay.lane_account import LaneAccount
@@ -23,7 +23,7 @@ from otel_replay.replay.pins import compare_pins
 from otel_replay.replay.plan import Resolved, nearest
 from otel_replay.replay.report import Report, brief
 from otel_replay.session import Session
-from otel_replay.tapes import Giver, held_by
+from otel_replay.tapes import KINDS, Giver, held_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ReplaySession:
         recording: Recording,
         notes: Sequence[str],
         *,
-        recorded_clock: bool = True,
+        clock: ClockChoice = "recorded",
     ) -> None:
         self.recording = recording
         self._session = session
@@ -60,9 +60,15 @@ class ReplaySession:
         self._account = LaneAccount(session)
         self._guard = Guard(session, driver)
         held = held_by(recording)
-        self._tape = Giver(held, recorder.redactor, driver.recorded_address) if held else None
+        if clock == "tape" and "clock" not in held:
+            raise UsageError(
+                f"{self._source()!r} was recorded without a tape of its clock. Next: leave clock='recorded', which "
+                "takes its times from the crossings, or record it with clock='tape' (--clock tape)"
+            )
+        kinds = ("chance",) if clock == "live" else KINDS
+        self._tape = Giver(held, recorder.redactor, driver.recorded_address, kinds) if held else None
         start_ns = recording.run.start_ns
-        self._clock = RecordedClock(start_ns, runs_live) if recorded_clock and start_ns else None
+        self._clock = RecordedClock(start_ns, runs_live) if clock != "live" and start_ns else None
         self._answer: tuple[object] | None = None
         self._begun = False
 

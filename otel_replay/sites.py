@@ -14,7 +14,7 @@ import linecache
 import os
 import sysconfig
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from types import CodeType, FrameType
 
@@ -42,16 +42,18 @@ def is_project(path: str) -> bool:
     return found
 
 
-def site_of(frame: FrameType | None, called: str) -> Site | None:
-    """Return the site of a call of `called` ("random.choice") that `frame` made; None where it is a library's own."""
-    name = called.rpartition(".")[2]
+def site_of(frame: FrameType | None, called: str, known_as: Collection[str]) -> Site | None:
+    """Return the site of a call of `called` ("random.choice") that `frame` made; None where it is a library's own.
+
+    A library that names one of `known_as` calls it on its own account, any other was handed the function.
+    """
     while frame is not None:
         code = frame.f_code
         if not _is_generated(code):
             if is_project(code.co_filename):
                 return _site(frame, called)
-            if name in code.co_names:
-                return None  # it calls this by its name: on its own account
+            if any(name in code.co_names for name in known_as):
+                return None
         frame = frame.f_back
     return None
 
@@ -95,7 +97,7 @@ def _names(frame: FrameType) -> Iterator[str]:
         block = lines if code.co_name == "<module>" else inspect.getblock(lines[first - 1 :])
         first = 1 if code.co_name == "<module>" else first
         tree = ast.parse(textwrap.dedent("".join(block)))
-    except (SyntaxError, ValueError, IndentationError, IndexError):
+    except Exception:  # noqa: BLE001 - whatever stands where the source should be; the value is then judged by itself
         return
     at = frame.f_lineno - first + 1
     column = _column(frame, block)

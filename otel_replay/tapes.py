@@ -32,6 +32,8 @@ from otel_replay.sites import Site
 
 Pins: TypeAlias = dict[str, dict[str, Any]]
 """{"chance": {key: values}, "clock": {key: values}}"""
+Fits: TypeAlias = Callable[[Any], bool]
+"""True for a recorded value that can stand for one of now."""
 KINDS = ("chance", "clock")
 _FULL = f"the tape of a run holds {TAPE_VALUES_MAX} values and {TAPE_BYTES_MAX // 1024} KB"
 _tapes: Mapping[Session, Tape] = {}
@@ -44,8 +46,10 @@ class Tape(Protocol):
     kinds: frozenset[str]
     remarks: list[str]
     """What the run, or the report of the replay, shall say of it."""
+    ahead: dict[str, float]
+    """How far what it gave of each monotonic clock is from what that clock says here."""
 
-    def passed(self, kind: str, scope: Scope, site: Site, value: Any, fits: Callable[[Any], bool] | None) -> Any:
+    def passed(self, kind: str, site: Site, value: Any, fits: Fits | None = None) -> Any:
         """Keep `value`, or return the recorded one in its place, where there is one that `fits`."""
 
 
@@ -63,16 +67,19 @@ def stop(session: Session) -> None:
         _tapes = {one: tape for one, tape in _tapes.items() if one is not session}
 
 
-def tape_here(kind: str) -> tuple[Tape, Scope] | None:
-    """Return the tape of the code that runs now, and where that stands; None where it has none of this kind."""
+def tape_here(kind: str) -> Tape | None:
+    """Return the tape of the code that runs now; None where it has none of this kind."""
     scope = _session.peek_scope()
     if scope is None or scope.session.closed:
         return None
     tape = _tapes.get(scope.session)
-    if tape is None or kind not in tape.kinds:
-        return None
-    here = _session.current_scope()  # a task has a strand of its own from its first draw on
-    return (tape, here) if here is not None else None
+    return tape if tape is not None and kind in tape.kinds else None
+
+
+def _here() -> Scope:
+    scope = _session.current_scope()  # a task has a strand of its own from its first draw on
+    assert scope is not None
+    return scope
 
 
 def _key(scope: Scope, text: str) -> str:
@@ -88,8 +95,8 @@ class _Values:
     __slots__ = ("dropped", "names", "values", "written")
 
     def __init__(self) -> None:
-        self.names: tuple[str, ...] = ()
         self.values: list[Any] = []
+        self.names: list[tuple[str, ...]] = []  # two calls on one line may have different ones
         self.written = 0
         self.dropped = 0
 
@@ -100,6 +107,7 @@ class Keeper:
     def __init__(self, kinds: Iterable[str], redactor: Redactor) -> None:
         self.kinds = frozenset(kinds)
         self.remarks: list[str] = []
+        self.ahead: dict[str, float] = {}
         self._redactor = redactor
         self._open: dict[str, dict[tuple[str, str], _Values]] = {}
         self._unwritten: dict[str, None] = {}
@@ -107,8 +115,9 @@ class Keeper:
         self._count = self._bytes = 0
         self._short: dict[str, int] = {}
 
-    def passed(self, kind: str, scope: Scope, site: Site, value: Any, fits: Callable[[Any], bool] | None) -> Any:
-        with scope.session.faults.contained(kind):
+    def passed(self, kind: str, site: Site, value: Any, fits: Fits | None = None) -> Any:
+        scope = _here()
+        with scope.session.faults.contained("tape"):
             self._keep(kind, scope, site, value)
         return value
 
@@ -123,8 +132,8 @@ class Keeper:
                 found.dropped += 1
                 self._short[site.text] = self._short.get(site.text, 0) + 1
                 return
-            found.names = site.names if found.names == site.names else tuple({*found.names, *site.names})
             found.values.append(form)
+            found.names.append(site.names)
             self._unwritten[address] = None
 
     def forked(self) -> None:
@@ -172,9 +181,11 @@ class Keeper:
     def _written(self, address: str, known: Known, *, anew: bool) -> Pins:
         found: Pins = {}
         for (kind, key), values in self._open.get(address, {}).items():
-            fresh = values.values if anew else values.values[values.written :]
+            begin = 0 if anew else values.written
             values.written = len(values.values)
-            written = _redacted(fresh, values.names, self._redactor, known) if fresh else []
+            written: list[Any] = []
+            for names, group in itertools.groupby(range(begin, values.written), values.names.__getitem__):
+                written += _redacted([values.values[at] for at in group], names, self._redactor, known)
             if values.dropped and anew:
                 written.append(_lost(f"{values.dropped} more were not kept: {_FULL}"))
             if written:
@@ -208,27 +219,34 @@ def _lost(reason: str) -> dict[str, str]:
 def _redacted(values: list[Any], names: tuple[str, ...], redactor: Redactor, known: Known) -> list[Any]:
     """Return `values` as JSON, each that is a secret as its placeholder."""
     text = orjson.dumps(values)
-    for name in names:
-        text = orjson.dumps({name: orjson.Fragment(text)})
-    found, hits = redactor.redact(Payload("typed-json", text.decode()), redactor.scope(known))
-    tree = found.value.tree()
-    for name in reversed(names):
-        if not isinstance(tree, dict):
-            break
-        tree = tree[name]
-    if isinstance(tree, list):
-        return tree
-    placeholder = find_placeholders(tree)
-    return [placeholder[0][1] if hits and placeholder else "[redacted:secret#1]"] * len(values)
+    named = orjson.dumps(dict.fromkeys(names or ("",), orjson.Fragment(text))).decode()
+    found, hits = redactor.redact(Payload("typed-json", named), redactor.scope(known))
+    written: list[Any] = orjson.loads(text)
+    if not hits:
+        return written
+    for tree in _mapping(found.value.tree()).values():
+        if isinstance(tree, list) and len(tree) == len(written):
+            written = [was if was == now else now for was, now in zip(written, tree, strict=True)]
+        else:  # the whole list stands under a secret's name
+            placeholders = find_placeholders(tree)
+            return [placeholders[0][1] if placeholders else "[redacted:secret#1]"] * len(written)
+    return written
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 # Replay ------------------------------------------------------------------------------------------------------
 class Giver:
     """Gives back what one recording holds."""
 
-    def __init__(self, held: Pins, redactor: Redactor, twin_of: Callable[[Crossing], str]) -> None:
-        self.kinds = frozenset(held)
+    def __init__(
+        self, held: Pins, redactor: Redactor, twin_of: Callable[[Crossing], str], kinds: Iterable[str] = KINDS
+    ) -> None:
+        self.kinds = frozenset(held) & frozenset(kinds)
         self.remarks: list[str] = []
+        self.ahead: dict[str, float] = {}
         self.live: dict[str, None] = {}
         self._held = held
         self._redactor = redactor
@@ -237,7 +255,8 @@ class Giver:
         self._counts: dict[tuple[str, str], itertools.count[int]] = {}
         self._clean: dict[str, str] = {}
 
-    def passed(self, kind: str, scope: Scope, site: Site, value: Any, fits: Callable[[Any], bool] | None) -> Any:
+    def passed(self, kind: str, site: Site, value: Any, fits: Fits | None = None) -> Any:
+        scope = _here()
         crossing, lane = scope.crossing, scope.session.lane
         if lane != self._lane:  # a forked child, which counts for itself
             self._lane, self._counts, self.live = lane, {}, {}
@@ -262,7 +281,7 @@ class Giver:
         return value
 
 
-def _given(tree: Any, fits: Callable[[Any], bool] | None) -> tuple[Any, str]:
+def _given(tree: Any, fits: Fits | None) -> tuple[Any, str]:
     """Return (the value, "") or (None, why it can't be given)."""
     if type(tree) in (float, int, bool):
         value = tree

@@ -19,6 +19,7 @@ EXIT_NOT_RECORDED = 4
 @click.option("--fsync", is_flag=True, help="Sync each crossing to the disk: survives a power cut, too.")
 @click.option("--coverage", is_flag=True, help="Note what the program reached outside any crossing.")
 @click.option("--chance", is_flag=True, help="Keep what the program draws from random, secrets and uuid.")
+@click.option("--clock", type=click.Choice(["live", "tape"]), help="tape: keep each time that the program reads.")
 @click.option("--quiet", is_flag=True, help="Say nothing of our own.")
 def command(
     name: str,
@@ -28,6 +29,7 @@ def command(
     fsync: bool,
     coverage: bool,
     chance: bool,
+    clock: str | None,
     quiet: bool,
 ) -> None:
     """Run PROGRAM and record its crossings as the run NAME.
@@ -48,6 +50,8 @@ def command(
         environment["OTEL_REPLAY_COVERAGE"] = "1"
     if chance:
         environment["OTEL_REPLAY_CHANCE"] = "1"
+    if clock:
+        environment["OTEL_REPLAY_CLOCK"] = clock
     begun_ns = now_ns()
     code = run_program(program, environment)
     with open_store(folder, create=True) as opened:

@@ -27,7 +27,7 @@ _SELECTOR = "NAME, NAME,OCCURRENCE, ADDRESS or kind=KIND; may be given more than
 @click.option("--override", multiple=True, metavar="WHAT=JSON", help="Give it this outcome.")
 @click.option("--on-drift", type=click.Choice(["fail", "live", "serve"]), default="fail", show_default=True)
 @click.option("--hybrid", is_flag=True, help="Serve what matches, run live what does not.")
-@click.option("--clock", type=click.Choice(["recorded", "live"]), default="recorded", show_default=True)
+@click.option("--clock", type=click.Choice(["recorded", "live", "tape"]), default="recorded", show_default=True)
 @click.option("--strict", is_flag=True, help="A verdict that rests on a served drift fails (exit code 7).")
 @click.option("--allow-incomplete", is_flag=True, help="Replay an interrupted or damaged recording as far as it goes.")
 @click.option("--isolate", is_flag=True, help="Give the program no network at all (Linux).")
