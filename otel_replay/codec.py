@@ -13,7 +13,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -23,6 +23,7 @@ import zstandard
 from otel_replay import jsonform, limits, protoform, semconv
 from otel_replay._proto.otel_replay.v1 import envelope_pb2 as pb
 from otel_replay.envelope import Envelope, Run
+from otel_replay.jsonform import ascii_text
 from otel_replay.readable import error_event, genai_attributes, span_kind, span_name, span_status
 from otel_replay.span import KeyValue, Scope, Span, Value
 
@@ -30,7 +31,6 @@ Encoding: TypeAlias = Literal["json", "hex", "zstd"]
 Integrity: TypeAlias = Literal["intact", "truncated", "scrubbed", "missing"]
 
 _CARRIER = re.compile(re.escape(semconv.ENVELOPE) + r"(\.\d+)?")
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _SCOPE = Scope(semconv.SCOPE_NAME, str(semconv.SCHEMA_VERSION))
 
 
@@ -43,29 +43,9 @@ class Reading:
     reason: str = ""
 
 
-def _escape(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    if code < 0x10000:
-        return f"\\u{code:04x}"
-    code -= 0x10000
-    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
-
-
-def _ascii(data: bytes) -> str:
-    """Return JSON `data` as ASCII text: characters are bytes then, and no cut can split one."""
-    if data.isascii():
-        return data.decode("ascii")
-    return _NOT_ASCII.sub(_escape, data.decode())
-
-
-def ascii_text(text: str) -> str:
-    """Return JSON `text` as it stands inside a carried `json` form: every other character escaped."""
-    return text if text.isascii() else _NOT_ASCII.sub(_escape, text)
-
-
 def _carry(json_form: bytes, message: pb.Envelope | pb.Run | None, encoding: Encoding) -> str:
     if encoding == "json":
-        return _ascii(json_form)
+        return ascii_text(json_form.decode())
     assert message is not None
     if encoding == "hex":
         return message.SerializeToString().hex()
@@ -204,7 +184,7 @@ def index_attributes(envelope: Envelope) -> list[KeyValue]:
     return found
 
 
-def _readable(value: Value) -> Value:
+def readable(value: Value) -> Value:
     """Return a readable value, cut with a mark where it is too long for one attribute: the exact form holds all."""
     limit = limits.ENVELOPE_ATTRIBUTE_BYTES_MAX // 4  # a character takes at most four bytes
     if not isinstance(value, str) or len(value) <= limit:
@@ -226,7 +206,7 @@ def to_attributes(
     `envelope_bytes_max` is left out too; its length and digest stay, so that the reader knows what is missing.
     """
     found = index_attributes(envelope)
-    found += [(key, _readable(value)) for key, value in genai_attributes(envelope, content=content)]
+    found += [(key, readable(value)) for key, value in genai_attributes(envelope, content=content)]
     if not content:
         return found
     message = None if encoding == "json" else protoform.envelope_to_message(envelope)
@@ -277,7 +257,7 @@ def run_to_attributes(run: Run, *, part_bytes: int = limits.ENVELOPE_PART_BYTES_
         found.append((semconv.RUN_LANE, run.lane))
     if run.replay_of:
         found.append((semconv.RUN_REPLAY_OF, run.replay_of))
-    return found + envelope_attributes(_ascii(jsonform.run_to_json(run)), "json", part_bytes)
+    return found + envelope_attributes(ascii_text(jsonform.run_to_json(run).decode()), "json", part_bytes)
 
 
 def run_to_span(run: Run) -> Span:
@@ -420,44 +400,3 @@ def run_from_span(span: Span) -> Run | None:
         span_id=span.span_id,
         parent_span_id=span.parent_span_id,
     )
-
-
-def envelope_digest(envelope: Envelope) -> int:
-    """Return what one crossing adds to its run's digest: depends on its place and its content, not on time or ids.
-
-    The content is the request, what came of it and where it stood; clocks, trace ids, the machine and pins stay out.
-    """
-    outcome = envelope.outcome
-    texts = [
-        envelope.lane,
-        envelope.address,
-        str(envelope.strand),
-        str(envelope.seq),
-        str(envelope.end_seq),
-        envelope.request.encoding,
-        envelope.request.text,
-        outcome.kind,
-        outcome.end,
-        outcome.value.encoding,
-        outcome.value.text,
-    ]
-    if outcome.chunks:
-        texts += [chunk.value.text for chunk in outcome.chunks]
-    parts: list[bytes] = []
-    for text in texts:
-        data = text.encode()
-        parts += (len(data).to_bytes(8, "big"), data)
-    return int.from_bytes(hashlib.sha256(b"".join(parts)).digest(), "big")
-
-
-def digest_text(total: int) -> str:
-    """Return the text form of a sum of `envelope_digest`s: "1:" and 64 hex digits.
-
-    A sum, since parallel crossings end in any order; order-sensitive all the same, as each term holds its place.
-    """
-    return f"1:{total % (1 << 256):064x}"
-
-
-def run_digest(envelopes: Iterable[Envelope]) -> str:
-    """Return the digest that a run with exactly these crossings closes with."""
-    return digest_text(sum(envelope_digest(envelope) for envelope in envelopes))

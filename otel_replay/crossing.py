@@ -10,7 +10,7 @@ import itertools
 import marshal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from otel_replay import originals, payload
 from otel_replay.envelope import NOTHING, Chunk, Outcome, Payload, lost
@@ -241,16 +241,20 @@ class Crossing:
             session.faults.unkept(self.name, self.address, reason)
         if self._redo is not None:
             with session.faults.contained("arguments"):
-                request = self._redo()
-                if self._image is None or _image(request) != self._image:
-                    again = payload.encode(request)
-                    if again.text != self.request.text:
-                        self.changed = again
+                self._look_at(self._redo())
         session.driver.leave(self)
         # An exception holds the frame that holds this crossing: kept on, it would keep the agent's objects alive.
         self._redo = self._image = None
         if not session.keeps_results:
             self.result = None
+
+    def _look_at(self, request: object) -> None:
+        """Keep the arguments once more where the call changed them."""
+        if self._image is _STEADY or (self._image is not None and _image(request) == self._image):
+            return
+        again = payload.encode(request)
+        if again.text != self.request.text:
+            self.changed = again
 
 
 def is_cancellation(fault: BaseException) -> bool:
@@ -289,9 +293,11 @@ def enter(scope: Scope, spec: Spec, args: tuple[object, ...], kwargs: Mapping[st
     crossing = Crossing(session, spec, parent, scope.strand)
     with faults.contained("request"):
         crossing.request = payload.encode(request, strict=faults.strict)
-        if spec.mutable_arguments and _holds_mutable(request):
+        if spec.mutable_arguments:
             crossing._redo = lambda: request
-            if crossing.request.encoding == "json" and len(crossing.request.text) <= _IMAGE_BYTES_MAX:
+            if not _holds_mutable(request):
+                crossing._image = _STEADY
+            elif crossing.request.encoding == "json" and len(crossing.request.text) <= _IMAGE_BYTES_MAX:
                 crossing._image = _image(request)
     session.driver.enter(crossing)
     return crossing
@@ -301,7 +307,10 @@ _IMAGE_BYTES_MAX = 256 * 1024
 """A larger request is encoded once more at the end, not kept as an image of itself while the call runs."""
 
 
-def _image(request: object) -> bytes | None:
+_STEADY = b"none of the arguments can change"
+
+
+def _image(request: Any) -> bytes | None:
     """Return bytes that are the same only while a request of JSON types is, in values and in types.
 
     Made in one pass over distinct objects, and never stored: the cheapest way to see that a call left its arguments as

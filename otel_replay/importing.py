@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -170,11 +170,14 @@ def kept_spans(spans: Iterable[Span], runs: Sequence[Recording], redactor: Redac
         for run in runs
         if _foreign(run) and (run.run.trace_id, run.run.span_id) not in envelopes
     }
+    doubles = {place for run in runs if _foreign(run) for place in _doubles(run)}
     made: list[Span] = []
     closed: set[str] = set()
     for span in spans:
         clean = redacted_span(span, redactor)
         place = (span.trace_id, span.span_id)
+        if place in doubles and place not in tops:
+            clean = replace(clean, attributes=(*clean.attributes, (semconv.KIND, semconv.KIND_DOUBLE)))
         if codec.is_ours(span):
             made.append(_own(span, clean, ours, exact))
         elif place in envelopes:
@@ -192,6 +195,16 @@ def kept_spans(spans: Iterable[Span], runs: Sequence[Recording], redactor: Redac
     return made
 
 
+def _doubles(recording: Recording) -> Iterator[tuple[str, str]]:
+    """Yield the spans that tell of a crossing which another span carries."""
+    for envelope in recording.envelopes:
+        origin = envelope.pins.get("import")
+        listed = origin.get("spans") if isinstance(origin, Mapping) else None
+        for span_id in listed if isinstance(listed, (list, tuple)) else ():
+            if span_id != envelope.span_id:
+                yield envelope.trace_id, str(span_id)
+
+
 def _foreign(recording: Recording) -> bool:
     return any("import" in envelope.pins for envelope in recording.envelopes)
 
@@ -204,7 +217,7 @@ def _account(recording: Recording) -> Run:
 
 
 def _carrying(span: Span, envelope: Envelope) -> Span:
-    carried = codec.ascii_text(jsonform.envelope_to_json(envelope).decode())
+    carried = jsonform.ascii_text(jsonform.envelope_to_json(envelope).decode())
     own = [
         *codec.index_attributes(envelope),
         *codec.envelope_attributes(carried, "json", limits.ENVELOPE_PART_BYTES_MAX),

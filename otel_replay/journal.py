@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from otel_replay import limits, protoform
+from otel_replay import jsonform, limits, protoform
 from otel_replay._proto.otel_replay.v1 import envelope_pb2 as pb
 from otel_replay.envelope import Envelope, Mark, Run
 from otel_replay.errors import StoreError
@@ -73,13 +73,20 @@ class JournalWriter:
         self.append(pb.JournalEntry(run_start=protoform.run_to_message(run)).SerializeToString())
 
     def mark(self, mark: Mark) -> None:
-        self.append(pb.JournalEntry(mark=protoform.mark_to_message(mark)).SerializeToString())
+        self.append(mark_entry(mark))
 
     def crossing(self, envelope: Envelope) -> None:
         self.append(pb.JournalEntry(crossing=protoform.envelope_to_message(envelope)).SerializeToString())
 
     def drawn(self, address: str, pins: Mapping[str, Mapping[str, list[Any]]]) -> None:
         self.append(pb.JournalEntry(drawn=pb.Drawn(address=address, json=orjson.dumps(pins))).SerializeToString())
+
+    def written(self, json: bytes, trace_id: str, span_id: str, parent_span_id: str) -> None:
+        """Append a crossing whose envelope stands in its JSON form already."""
+        ids = _field(_TRACE_ID, trace_id) + _field(_SPAN_ID, span_id) + _field(_PARENT_SPAN_ID, parent_span_id)
+        length = _varint(len(json))
+        inner = _varint(1 + len(length) + len(json) + len(ids))
+        self.append(b"".join((_WRITTEN, inner, _JSON, length, json, ids)))
 
     def run_end(self, run: Run) -> None:
         self.append(pb.JournalEntry(run_end=protoform.run_to_message(run)).SerializeToString())
@@ -93,6 +100,56 @@ class JournalWriter:
     def abandon_in_child(self) -> None:
         """Close a forked child's copy of the descriptor. The lock is the open file's: the parent keeps it."""
         self.close()
+
+
+# By hand, since message objects cost more than the rest of the recording; tests hold both ways together.
+_JSON, _TRACE_ID, _SPAN_ID, _PARENT_SPAN_ID = b"\x0a", b"\x12", b"\x1a", b"\x22"
+_WRITTEN, _MARK = b"\x32", b"\x12"
+
+
+def mark_entry(mark: Mark) -> bytes:
+    """Return the serialised JournalEntry of a mark."""
+    body = b"".join(
+        (
+            _field(b"\x0a", mark.address),
+            _field(b"\x12", mark.boundary),
+            _field(b"\x1a", mark.kind),
+            b"\x20" + _varint(mark.seq) if mark.seq else b"",
+            b"\x28" + _varint(mark.strand) if mark.strand else b"",
+            b"\x31" + mark.start_ns.to_bytes(8, "little") if mark.start_ns else b"",
+            _field(b"\x3a", mark.parent),
+            _field(b"\x42", mark.span_id),
+        )
+    )
+    return b"".join((_MARK, _varint(len(body)), body))
+
+
+def _field(tag: bytes, text: str) -> bytes:
+    """Return a string field in protobuf's wire form; nothing for an empty one."""
+    if not text:
+        return b""
+    data = text.encode()
+    return b"".join((tag, _varint(len(data)), data))
+
+
+_SMALL = tuple(bytes((number,)) for number in range(128))
+
+
+def _varint(number: int) -> bytes:
+    if number < 128:
+        return _SMALL[number]
+    found = bytearray()
+    while number >= 128:
+        found.append(number & 127 | 128)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def _unwritten(message: pb.Written) -> Envelope:
+    return jsonform.envelope_from_json(
+        message.json, trace_id=message.trace_id, span_id=message.span_id, parent_span_id=message.parent_span_id
+    )
 
 
 def is_live(path: Path) -> bool:
@@ -139,8 +196,10 @@ def read_journal(path: Path) -> JournalContents:
             break
         entry = pb.JournalEntry.FromString(body)
         which = entry.WhichOneof("entry")
-        if which == "crossing":
-            envelope = protoform.envelope_from_message(entry.crossing)
+        if which == "crossing" or which == "written":
+            envelope = (
+                protoform.envelope_from_message(entry.crossing) if which == "crossing" else _unwritten(entry.written)
+            )
             envelopes.append(envelope)
             marks.pop(envelope.seq, None)
             drawn.pop(envelope.address, None)

@@ -2,13 +2,15 @@
 
 Payloads stand in it as JSON, not as escaped text: `{"json": <tree>}`, `{"typed-json": <tree>, "reason": ...}` or
 `{"lost": reason}`. A payload's text is what orjson writes, so cutting it out again gives the same bytes.
-Fields that have their default are left out. Ids of trace and spans stand on the span itself.
+Fields that have their default are left out. Ids of trace and spans stand on the span itself. An envelope's content
+comes first, then what is another on each run: the run's digest hashes the first part (see digest.py).
 
 Law: `from_json(to_json(x)) == x`, the three span ids aside.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, cast
@@ -18,7 +20,36 @@ import orjson
 from otel_replay.envelope import Attempt, Chunk, Envelope, Outcome, Payload, Redaction, Run
 
 _ON_SPAN = frozenset({"trace_id", "span_id", "parent_span_id"})
+_CONTENT = (
+    "lane",
+    "address",
+    "parent",
+    "boundary",
+    "kind",
+    "strand",
+    "seq",
+    "end_seq",
+    "request",
+    "changed",
+    "outcome",
+)
 _PAYLOADS = frozenset({"request", "changed", "answer"})
+
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def ascii_text(text: str) -> str:
+    """Return JSON `text` as it stands inside a carried form: every other character escaped, so no cut splits one."""
+    return text if text.isascii() else _NOT_ASCII.sub(_escape, text)
 
 
 def _defaults(kind: type) -> dict[str, object]:
@@ -36,6 +67,8 @@ def _defaults(kind: type) -> dict[str, object]:
 
 
 _ENVELOPE_DEFAULTS = _defaults(Envelope)
+_CONTENT_DEFAULTS = {name: _ENVELOPE_DEFAULTS[name] for name in _CONTENT}
+_REST_DEFAULTS = {name: default for name, default in _ENVELOPE_DEFAULTS.items() if name not in _CONTENT_DEFAULTS}
 _RUN_DEFAULTS = _defaults(Run)
 
 
@@ -130,7 +163,31 @@ def _back(form: Mapping[str, Any], defaults: Mapping[str, object]) -> dict[str, 
 
 def envelope_to_json_plainly(envelope: Envelope) -> bytes:
     """The reference for `envelope_to_json`: field by field, as the class declares them."""
-    return _forth(envelope, _ENVELOPE_DEFAULTS)
+    return _forth(envelope, _CONTENT_DEFAULTS)[:-1] + b"," + _forth(envelope, _REST_DEFAULTS)[1:]
+
+
+def content_json(envelope: Envelope) -> bytes:
+    """Return the first part of the JSON form, as ASCII: the content, without what is another on each run."""
+    return ascii_text(_content(envelope).decode()).encode("ascii")
+
+
+def _content(envelope: Envelope) -> bytes:
+    """Return the content as an object that is still open."""
+    outcome = envelope.outcome
+    if envelope.lane or envelope.changed is not None or outcome.chunks or outcome.end or not envelope.end_seq:
+        return _forth(envelope, _CONTENT_DEFAULTS)[:-1]
+    form: dict[str, object] = {"address": envelope.address}
+    if envelope.parent:
+        form["parent"] = envelope.parent
+    form["boundary"] = envelope.boundary
+    form["kind"] = envelope.kind
+    if envelope.strand:
+        form["strand"] = envelope.strand
+    form["seq"] = envelope.seq
+    form["end_seq"] = envelope.end_seq
+    form["request"] = _payload(envelope.request)
+    form["outcome"] = {"kind": outcome.kind, "value": _payload(outcome.value)}
+    return orjson.dumps(form)[:-1]
 
 
 def envelope_to_json(envelope: Envelope) -> bytes:
@@ -138,44 +195,28 @@ def envelope_to_json(envelope: Envelope) -> bytes:
 
     The fields of every crossing are written out here; one with any of the rarer fields goes the plain way.
     """
-    outcome = envelope.outcome
     if (
-        envelope.lane
-        or envelope.changed is not None
-        or envelope.notes
+        envelope.notes
         or envelope.redactions
         or envelope.attempts
-        or outcome.chunks
-        or outcome.end
         or envelope.mode != "record"
         or envelope.grade != "exact"
-        or not (envelope.end_seq and envelope.start_ns and envelope.end_ns and envelope.key and envelope.run_name)
+        or not (envelope.start_ns and envelope.end_ns and envelope.key and envelope.run_name)
     ):
-        return _forth(envelope, _ENVELOPE_DEFAULTS)
+        return _content(envelope) + b"," + _forth(envelope, _REST_DEFAULTS)[1:]
     form: dict[str, object] = {
         "run_id": envelope.run_id,
-        "address": envelope.address,
-        "boundary": envelope.boundary,
-        "kind": envelope.kind,
-        "request": _payload(envelope.request),
-        "outcome": {"kind": outcome.kind, "value": _payload(outcome.value)},
-        "seq": envelope.seq,
-        "end_seq": envelope.end_seq,
         "run_name": envelope.run_name,
+        "start_ns": envelope.start_ns,
+        "end_ns": envelope.end_ns,
+        "key": envelope.key,
     }
-    if envelope.parent:
-        form["parent"] = envelope.parent
-    if envelope.strand:
-        form["strand"] = envelope.strand
-    form["start_ns"] = envelope.start_ns
-    form["end_ns"] = envelope.end_ns
-    form["key"] = envelope.key
     if envelope.pins:
         form["pins"] = dict(envelope.pins)
     if envelope.side_effects:
         form["side_effects"] = True
     form["schema"] = envelope.schema
-    return orjson.dumps(form)
+    return _content(envelope) + b"," + orjson.dumps(form)[1:]
 
 
 def envelope_from_json(data: bytes, *, trace_id: str = "", span_id: str = "", parent_span_id: str = "") -> Envelope:

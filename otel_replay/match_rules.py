@@ -138,8 +138,8 @@ class MatchRules:
         )
 
     @cached_property
-    def _scan(self) -> Callable[..., list[tuple[int, int]]]:
-        """One scan over encoded bytes for whatever a rule could change."""
+    def scan(self) -> str:
+        """A regular expression for whatever in encoded bytes a rule could change."""
         parts = [r"\[redacted:", r"(?i:boundary=|content-disposition|headers\")", r"\"_meta\""]
         for rule in (*self.ignored_paths, *self.json_paths):
             names = [step for step in rule.steps if isinstance(step, str)]
@@ -150,10 +150,13 @@ class MatchRules:
                 r"\\",
                 *(f"(?:{NAMED_PATTERNS.get(name, name)})" for name in self.normalise if name != "multipart_boundary"),
             ]
+        return "|".join(dict.fromkeys(parts))
+
+    @cached_property
+    def _scan(self) -> Callable[..., list[tuple[int, int]]]:
         options = _quiet()
         options.never_capture = True
-        compiled = re2.compile("|".join(dict.fromkeys(parts)).encode(), options)
-        return compiled._regexp.Match  # type: ignore[no-any-return]
+        return re2.compile(self.scan.encode(), options)._regexp.Match  # type: ignore[no-any-return]
 
     def special(self, raw: bytes) -> bool:
         """True where a rule could apply to this encoded text; no false "no"."""

@@ -150,6 +150,21 @@ class Redactor:
         masker = self._masker(scope, root)
         return Redacted(self._payload(payload, masker), _MADE), tuple(masker.hits)
 
+    def scan(self, more: Sequence[str] = ()) -> Callable[[bytes], bool] | None:
+        """Return what tells in one pass whether bytes hold anything to redact, or anything that `more` matches.
+
+        The bytes may be several payloads with line ends between them. None where rules must see each payload by
+        itself: a function, or an own pattern that is bound to the start or the end of a text.
+        """
+        own = [pattern.regex.pattern.decode() for pattern in self._rules.patterns]
+        if self._rules.functions or any(_bound_to_an_end(pattern) for pattern in own):
+            return None
+        parts = [f"(?:{pattern})" for pattern in more]
+        if self.enabled:
+            parts.append(f"(?:{self._detector.pattern.decode()})")
+        match = _rules.scan("|".join(parts))._regexp.Match if parts else None
+        return lambda raw: match is not None and match(_UNANCHORED, raw, 0, len(raw))[0] != _MISS
+
     def redact_text(self, text: str, scope: Scope | None = None, root: str = "$") -> tuple[str, tuple[Redaction, ...]]:
         """Return a plain text (a span name, exception text, a header, a URL) redacted in place."""
         if not self.enabled or not self._dirty(text.encode("utf-8", "surrogatepass"), scope):
@@ -339,6 +354,10 @@ def find_placeholders(tree: object, path: Path = ()) -> list[tuple[str, str]]:
             out += [(show((*path, key)), found.group()) for found in PLACEHOLDER.finditer(key)]
             out += find_placeholders(item, path if transparent and key in ("v", "text") else (*path, key))
     return out
+
+
+def _bound_to_an_end(pattern: str) -> bool:
+    return any(sign in pattern.replace("[^", "") for sign in ("^", "$", r"\A", r"\z"))
 
 
 def _path_scan(rule: PathRule) -> str:

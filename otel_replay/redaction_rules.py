@@ -281,7 +281,12 @@ def detector(more: tuple[str, ...] = (), *, defaults: bool = True) -> re2._Regex
     parts = [f"(?:{pattern})" for pattern in more]
     if defaults:
         parts += [*token_scans(), *_TEXT_SCANS, _KEY_SCAN, _HEADER_SCAN]
-    return re2.compile("|".join(parts or ["[^\\x00-\\x{10FFFF}]"]).encode(), _options())
+    return scan("|".join(parts or ["[^\\x00-\\x{10FFFF}]"]))
+
+
+def scan(pattern: str) -> re2._Regexp:
+    """Return `pattern` as a scan over bytes that only tells whether there is a hit."""
+    return re2.compile(pattern.encode(), _options())
 
 
 def compiled(pattern: str) -> re2._Regexp:

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from bench import measure
 from bench.base import Counting, bare, of_size
 from bench.measure import Figure, interleaved
-from otel_replay import boundary, codec, exporting, record, replay, sources
+from otel_replay import boundary, exporting, record, replay, run_digest, sources
 from otel_replay.envelope import Recording
 from otel_replay.errors import Diverged
 from otel_replay.settings import load as settings_now
@@ -48,7 +48,7 @@ def of_length(recording: Recording, count: int) -> Recording:
         with_fields(first, address=f"asked[{at}]", seq=at, end_seq=at, span_id=f"{at:016x}")
         for at in range(1, count + 1)
     )
-    run = with_fields(recording.run, crossings=count, digest=codec.run_digest(envelopes))
+    run = with_fields(recording.run, crossings=count, digest=run_digest.of_run(envelopes))
     return with_fields(recording, envelopes=envelopes, run=run)
 
 

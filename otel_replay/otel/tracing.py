@@ -14,9 +14,12 @@ from typing import Any
 from otel_replay import codec, originals, semconv
 from otel_replay.crossing import Crossing
 from otel_replay.envelope import Envelope, Run
+from otel_replay.otel.cheapspan import CheapSpans, add_clean
 from otel_replay.otel.fastspan import set_attributes
 from otel_replay.readable import error_event, span_name, span_status
 from otel_replay.span import KeyValue
+
+_CLIENTS = frozenset({"model", "http", "mcp"})
 
 
 class PrivateIds:
@@ -54,12 +57,16 @@ class Tracing:
         envelope_bytes_max: int | None = None,
     ) -> None:
         self._tracer: Any = None
+        self._api: Any = None  # opentelemetry.trace and opentelemetry.context, looked up once
+        self._context: Any = None
+        self._cheap: CheapSpans | None = None
         self._content = content
         self._encoding: codec.Encoding = encoding
         self._envelope_bytes_max = envelope_bytes_max
         self._run_span: Any = None
         self._run_facts: dict[str, object] = {}
         self._run_token: object = None
+        self._trace_number = 0
         self.trace_id = ""
         self.run_span_id = ""
         self.run_parent_id = ""
@@ -72,7 +79,16 @@ class Tracing:
                 span_limits, "max_attribute_length", None
             )
             value_length_limit = limit if isinstance(limit, int) else value_length_limit
-        self._part_bytes = codec.part_size(value_length_limit)
+            from opentelemetry import context, trace
+
+            self._api, self._context = trace, context
+            self._cheap = CheapSpans.of(self._tracer)
+        self.part_bytes = codec.part_size(value_length_limit)
+
+    @property
+    def plain_json(self) -> bool:
+        """True where a span carries everything, and the exact form as JSON."""
+        return self._content and self._encoding == "json" and self._envelope_bytes_max is None
 
     # The run ---------------------------------------------------------------------------------------------
     def run_started(
@@ -104,6 +120,7 @@ class Tracing:
         span = self._tracer.start_span(name or "run", context=under, start_time=start_ns, links=_links(link))
         self._run_span = span
         found = span.get_span_context()
+        self._trace_number = found.trace_id
         self.trace_id, self.run_span_id = f"{found.trace_id:032x}", f"{found.span_id:016x}"
         self._run_facts = {"span": span}
         self._run_token = self.opened(self._run_facts)
@@ -130,7 +147,7 @@ class Tracing:
         from opentelemetry import trace
 
         self.closed(self._run_facts, self._run_token)
-        span.set_attributes(_clean(codec.run_to_attributes(run, part_bytes=self._part_bytes)))
+        span.set_attributes(_clean(codec.run_to_attributes(run, part_bytes=self.part_bytes)))
         if run.error:
             span.set_status(trace.Status(trace.StatusCode.ERROR, run.error))
         span.end(end_time=run.end_ns)
@@ -142,16 +159,20 @@ class Tracing:
             parent = crossing.parent
             parent_id = parent.facts.get("span_id", self.run_span_id) if parent is not None else self.run_span_id
             return f"{originals.new_span_id():016x}", str(parent_id), None
-        from opentelemetry import context, trace
-
+        context, trace = self._context, self._api
         current = trace.get_current_span().get_span_context()
         under = None
-        if f"{current.trace_id:032x}" != self.trace_id:  # its context was lost: a thread, a foreign loop
+        if current.trace_id != self._trace_number:  # its context was lost: a thread, a foreign loop
             under = trace.set_span_in_context(self._parent_span(crossing), context.get_current())
             current = trace.get_current_span(under).get_span_context()
-        span = self._tracer.start_span(
-            crossing.name, context=under, start_time=crossing.start_ns, links=_links(link), **self._kind(crossing)
-        )
+        span, kind = None, trace.SpanKind.CLIENT if crossing.kind in _CLIENTS else trace.SpanKind.INTERNAL
+        name = f"execute_tool {crossing.name}" if crossing.kind == "tool" else crossing.name
+        if self._cheap is not None and under is None and link is None:
+            span = self._cheap.start(name, current, kind, crossing.start_ns)
+        if span is None:
+            span = self._tracer.start_span(
+                name, context=under, kind=kind, start_time=crossing.start_ns, links=_links(link)
+            )
         return f"{span.get_span_context().span_id:016x}", f"{current.span_id:016x}", span
 
     def _parent_span(self, crossing: Crossing) -> Any:
@@ -159,19 +180,12 @@ class Tracing:
         span = parent.facts.get("span") if parent is not None else None
         return span if span is not None else self._run_span
 
-    def _kind(self, crossing: Crossing) -> dict[str, Any]:
-        from opentelemetry import trace
-
-        client = crossing.kind in ("model", "http", "mcp")
-        return {"kind": trace.SpanKind.CLIENT if client else trace.SpanKind.INTERNAL}
-
     def opened(self, facts: dict[str, object]) -> object:
         """Make the span in `facts` current while the crossing's body, or a step of it, runs."""
         span: Any = facts.get("span")
         if span is None:
             return None
-        from opentelemetry import context, trace
-
+        context, trace = self._context, self._api
         now = context.get_current()
         left = facts.get("left")
         if isinstance(left, tuple) and left[1] is now:  # a stream's own code holds a context over its yield
@@ -183,17 +197,32 @@ class Tracing:
         """Make current again what was before; what the body attached and did not detach stays, as without us."""
         if not isinstance(token, tuple):
             return
-        from opentelemetry import context, trace
-
+        context, trace = self._context, self._api
         before, mine, attached = token
         now = context.get_current()
         if now is mine:
-            if attached is not None and not _detached(attached):
+            if attached is not None and not self._detached(attached):
                 context.attach(before)
         elif trace.get_current_span(now) is facts.get("span"):
             context.attach(trace.set_span_in_context(trace.get_current_span(before), now))
         else:
             facts["left"] = (before, now)
+
+    def _detached(self, token: Any) -> bool:
+        """Undo an attach; False where it was done in another context, as for a run that ends in another task."""
+        try:
+            self._context._RUNTIME_CONTEXT.detach(token)  # not `context.detach`, which logs that as an error
+        except ValueError:
+            return False
+        return True
+
+    def crossing_written(self, span: Any, attributes: dict[str, Any], end_ns: int) -> None:
+        """Set ready-made attributes on the span of a crossing that returned, and end it."""
+        if span is None:
+            return
+        if span.is_recording() and not add_clean(span, attributes):
+            set_attributes(span, attributes)
+        span.end(end_time=end_ns)
 
     def crossing_ended(self, span: Any, envelope: Envelope) -> None:
         """Set everything on the crossing's span, the exact form last, and end it."""
@@ -201,8 +230,7 @@ class Tracing:
             if span is not None:
                 span.end(end_time=envelope.end_ns)
             return
-        from opentelemetry import trace
-
+        trace = self._api
         span.update_name(span_name(envelope))
         code, message = span_status(envelope)
         if code == 2:
@@ -213,7 +241,7 @@ class Tracing:
         attributes = codec.to_attributes(
             envelope,
             encoding=self._encoding,
-            part_bytes=self._part_bytes,
+            part_bytes=self.part_bytes,
             content=self._content,
             envelope_bytes_max=self._envelope_bytes_max,
         )
@@ -224,17 +252,6 @@ class Tracing:
             carrier.end(end_time=envelope.end_ns)
         set_attributes(span, _clean(attributes))
         span.end(end_time=envelope.end_ns)
-
-
-def _detached(token: Any) -> bool:
-    """Undo an attach; False where it was done in another context, as for a run that ends in another task."""
-    from opentelemetry import context
-
-    try:
-        context._RUNTIME_CONTEXT.detach(token)  # not `context.detach`, which logs that as an error
-    except ValueError:
-        return False
-    return True
 
 
 def _clean(attributes: Sequence[KeyValue]) -> dict[str, Any]:

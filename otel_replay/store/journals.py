@@ -88,7 +88,7 @@ def sealed_span(envelope: Envelope) -> Span:
 
     They say again what request and response say, and would double the size of a store. `shown_span` adds them.
     """
-    carried = codec.ascii_text(jsonform.envelope_to_json(envelope).decode())
+    carried = jsonform.ascii_text(jsonform.envelope_to_json(envelope).decode())
     attributes = [
         *codec.index_attributes(envelope),
         *genai_attributes(envelope, content=False),

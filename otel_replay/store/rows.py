@@ -17,7 +17,8 @@ from typing import Any, Final
 import orjson
 
 from otel_replay import semconv
-from otel_replay.codec import Reading, ascii_text
+from otel_replay.codec import Reading
+from otel_replay.jsonform import ascii_text
 from otel_replay.span import Attributes, Event, KeyValue, KeyValues, Link, Resource, Scope, Span, Value
 from otel_replay.store.promoted import INT32_MAX, INT64_MAX, INT64_MIN, Row, clamped, is_int64, promoted, read_ours
 from otel_replay.store.values import (

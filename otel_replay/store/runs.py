@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from otel_replay import codec, jsonform, semconv
+from otel_replay import codec, jsonform, run_digest, semconv
 from otel_replay.envelope import NOT_WHOLE, Envelope, Mark, Recording, Run
 from otel_replay.errors import NeverRecorded, StoreError, UsageError
 from otel_replay.store.rows import Row, envelope_text, from_row, to_row
@@ -237,10 +237,10 @@ def _mark_of(row: Row) -> Mark:
 
 
 def _digest_problem(run: Run, envelopes: Sequence[Envelope], damaged: Mapping[str, str]) -> str:
-    if not run.digest.startswith("1:") or damaged:
+    if not run_digest.recipe_of(run.digest) or damaged:
         return ""
     counted = [envelope for envelope in envelopes if envelope.seq <= run.crossings]  # later ones came after its end
-    if codec.run_digest(counted) == run.digest:
+    if run_digest.of_run(counted, like=run.digest) == run.digest:
         return ""
     where = f"lane {run.lane}" if run.lane else "the run"
     return f"{where} closed with another digest than its crossings have: something was changed after recording"

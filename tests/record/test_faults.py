@@ -84,7 +84,7 @@ STEPS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "encoding a request or outcome": lambda m: m.setattr("otel_replay.payload.encode", Broken(RuntimeError("encode"))),
     "redacting": lambda m: m.setattr("otel_replay.redaction.Redactor.redact_envelope", Broken(ValueError("redact"))),
     "the key": lambda m: m.setattr("otel_replay.otel.recorder.fingerprint", Broken(ValueError("key"))),
-    "the digest": lambda m: m.setattr("otel_replay.codec.envelope_digest", Broken(ValueError("digest"))),
+    "the digest": lambda m: m.setattr("otel_replay.run_digest.term", Broken(ValueError("digest"))),
     "the mark": lambda m: m.setattr("otel_replay.journal.JournalWriter.mark", Broken(OSError(28, "No space left"))),
     "the journal": lambda m: m.setattr("otel_replay.journal.JournalWriter.append", Broken(OSError(5, "I/O error"))),
     "opening the journal": lambda m: m.setattr("otel_replay.journal.JournalWriter.__init__", Broken(OSError(30, "RO"))),
@@ -96,10 +96,15 @@ STEPS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+def only_the_plain_way(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("otel_replay.otel.quick.Quick.of", lambda *_: None)
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_a_fault_at_this_step_is_contained_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
+    only_the_plain_way(monkeypatch)
     STEPS[step](monkeypatch)
     with record("run", store=tmp_path, tracer_provider=TracerProvider()) as run:
         found = agent()
@@ -107,8 +112,31 @@ def test_a_fault_at_this_step_is_contained_and_counted(
     assert sum(run.faults.values()) > 0
 
 
+@pytest.mark.parametrize("step", ["of", "written", "attributes"])
+def test_where_the_quick_way_fails_the_plain_one_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(f"otel_replay.otel.quick.Quick.{step}", Broken(RuntimeError(step)))
+    with record("run", store=tmp_path, tracer_provider=TracerProvider()) as run:
+        found = agent()
+    assert repr(found) == repr(WITHOUT)
+    with open_store(tmp_path) as store:
+        recording = store.recording(run.id)
+    assert recording.complete
+    assert len(recording.envelopes) == 5
+
+
+def test_a_span_that_cannot_be_written_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("otel_replay.otel.tracing.Tracing.crossing_written", Broken(KeyError("e")))
+    with record("run", store=tmp_path, tracer_provider=TracerProvider()) as run:
+        found = agent()
+    assert repr(found) == repr(WITHOUT)
+    assert run.faults["span end"] > 0
+
+
 @pytest.mark.parametrize("step", [step for step in STEPS if step not in ("the run's end", "making a span current")])
 def test_under_test_the_same_fault_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    only_the_plain_way(monkeypatch)
     STEPS[step](monkeypatch)
     with pytest.raises(RecorderFault):
         with record("run", store=tmp_path, tracer_provider=TracerProvider(), strict=True):

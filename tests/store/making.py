@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from otel_replay import codec
+from otel_replay import codec, run_digest
 from otel_replay.envelope import Envelope, Mark, Outcome, Payload, Run
 from otel_replay.journal import JournalWriter
 from otel_replay.span import Span
@@ -53,7 +53,7 @@ def make_run(
         run,
         end_ns=start_ns + 1_000_000,
         crossings=crossings,
-        digest=codec.run_digest(envelopes),
+        digest=run_digest.of_run(envelopes),
         verdict="unknown",
     )
     return closed, envelopes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from otel_replay import codec, semconv
+from otel_replay import codec, run_digest, semconv
 from otel_replay.envelope import Envelope, Outcome, Payload, Run
 from otel_replay.importers.genai import describe, recordings
 from otel_replay.span import Span
@@ -20,7 +20,7 @@ def envelope(seq: int) -> Envelope:
 
 
 ENVELOPES = tuple(envelope(seq) for seq in (1, 2, 3))
-RUN = Run("run1", "r", start_ns=1, end_ns=99, crossings=3, digest=codec.run_digest(ENVELOPES), trace_id=TRACE,
+RUN = Run("run1", "r", start_ns=1, end_ns=99, crossings=3, digest=run_digest.of_run(ENVELOPES), trace_id=TRACE,
           span_id="00000000000000ff")  # fmt: skip
 
 

@@ -175,18 +175,32 @@ class Run(_message.Message):
     def __init__(self, schema: _Optional[int] = ..., run_id: _Optional[str] = ..., run_name: _Optional[str] = ..., lane: _Optional[str] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., crossings: _Optional[int] = ..., digest: _Optional[str] = ..., lanes: _Optional[_Iterable[str]] = ..., answer: _Optional[_Union[Payload, _Mapping]] = ..., verdict: _Optional[str] = ..., error: _Optional[str] = ..., faults_json: _Optional[bytes] = ..., pins: _Optional[_Union[Pins, _Mapping]] = ..., trace_id: _Optional[str] = ..., span_id: _Optional[str] = ..., parent_span_id: _Optional[str] = ..., mode: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ..., replay_of: _Optional[str] = ...) -> None: ...
 
 class JournalEntry(_message.Message):
-    __slots__ = ("run_start", "mark", "crossing", "run_end", "drawn")
+    __slots__ = ("run_start", "mark", "crossing", "run_end", "drawn", "written")
     RUN_START_FIELD_NUMBER: _ClassVar[int]
     MARK_FIELD_NUMBER: _ClassVar[int]
     CROSSING_FIELD_NUMBER: _ClassVar[int]
     RUN_END_FIELD_NUMBER: _ClassVar[int]
     DRAWN_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_FIELD_NUMBER: _ClassVar[int]
     run_start: Run
     mark: Mark
     crossing: Envelope
     run_end: Run
     drawn: Drawn
-    def __init__(self, run_start: _Optional[_Union[Run, _Mapping]] = ..., mark: _Optional[_Union[Mark, _Mapping]] = ..., crossing: _Optional[_Union[Envelope, _Mapping]] = ..., run_end: _Optional[_Union[Run, _Mapping]] = ..., drawn: _Optional[_Union[Drawn, _Mapping]] = ...) -> None: ...
+    written: Written
+    def __init__(self, run_start: _Optional[_Union[Run, _Mapping]] = ..., mark: _Optional[_Union[Mark, _Mapping]] = ..., crossing: _Optional[_Union[Envelope, _Mapping]] = ..., run_end: _Optional[_Union[Run, _Mapping]] = ..., drawn: _Optional[_Union[Drawn, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ...) -> None: ...
+
+class Written(_message.Message):
+    __slots__ = ("json", "trace_id", "span_id", "parent_span_id")
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    SPAN_ID_FIELD_NUMBER: _ClassVar[int]
+    PARENT_SPAN_ID_FIELD_NUMBER: _ClassVar[int]
+    json: bytes
+    trace_id: str
+    span_id: str
+    parent_span_id: str
+    def __init__(self, json: _Optional[bytes] = ..., trace_id: _Optional[str] = ..., span_id: _Optional[str] = ..., parent_span_id: _Optional[str] = ...) -> None: ...
 
 class Drawn(_message.Message):
     __slots__ = ("address", "json")
