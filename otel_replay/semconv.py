@@ -32,6 +32,8 @@ ENVELOPE_PART: Final = "otel_replay.envelope.part"
 
 KIND_RUN: Final = "run"
 KIND_PART: Final = "part"
+KIND_DOUBLE: Final = "double"
+"""A span that tells once more of a call whose crossing another span carries: kept as it came, never counted."""
 KINDS: Final = ("model", "tool", "router", "http", "mcp", "clock", "random", "custom")
 MODES: Final = ("record", "stub", "live", "override", "new")
 OUTCOMES: Final = ("returned", "raised", "streamed", "cancelled", "lost")

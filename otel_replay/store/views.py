@@ -128,7 +128,12 @@ SELECT run_id, run_name, address, seq, coalesce(operation, 'chat') AS operation,
 FROM stored
 WHERE difference IS NULL AND coalesce(kind, '') NOT IN ('run', 'part') AND (kind = 'model' OR (kind IS NULL AND
   (operation IN ('chat', 'text_completion', 'generate_content', 'embeddings')
-   OR (operation IS NULL AND tool IS NULL AND model IS NOT NULL))))
+   OR (operation IS NULL AND tool IS NULL AND model IS NOT NULL))
+  -- A framework, an instrumentation and the SDK each write a span for one call, one in the other: the innermost counts.
+  AND NOT EXISTS (SELECT 1 FROM stored AS inner_one WHERE inner_one.trace_id = stored.trace_id
+    AND inner_one.parent_span_id = stored.span_id AND inner_one.difference IS NULL AND (inner_one.kind = 'model' OR
+    (inner_one.kind IS NULL AND (inner_one.operation IN ('chat', 'text_completion', 'generate_content', 'embeddings')
+     OR (inner_one.operation IS NULL AND inner_one.tool IS NULL AND inner_one.model IS NOT NULL)))))))
 """
 
 TOOL_CALLS: Final = """
@@ -140,7 +145,11 @@ SELECT run_id, run_name, address, seq, coalesce(tool, boundary, name) AS tool,
   request, response, service, trace_id, span_id, start_ns, end_ns, attributes
 FROM stored
 WHERE difference IS NULL AND coalesce(kind, '') NOT IN ('run', 'part')
-  AND (kind = 'tool' OR (kind IS NULL AND (operation = 'execute_tool' OR tool IS NOT NULL)))
+  AND (kind = 'tool' OR (kind IS NULL AND (operation = 'execute_tool' OR tool IS NOT NULL)
+  -- MCP and the framework around it each write a span for one call: the agent's own, the outer one, counts.
+  AND NOT EXISTS (SELECT 1 FROM stored AS outer_one WHERE outer_one.trace_id = stored.trace_id
+    AND outer_one.span_id = stored.parent_span_id AND outer_one.difference IS NULL
+    AND (outer_one.kind IS NULL OR outer_one.kind = 'tool') AND outer_one.tool = stored.tool)))
 """
 
 MESSAGES: Final = """
