@@ -49,6 +49,7 @@ CLIENTS = {
     "aiohttp.client.ClientSession": "aiohttp",
     "http.client.HTTPConnection": "http_client",
     "langchain_core.tools.base.BaseTool": "langchain",
+    "langchain_core.language_models.chat_models.BaseChatModel": "langchain",
 }
 """What `wrap` takes: class -> the instrument that covers its objects."""
 

@@ -197,9 +197,13 @@ def _dry(word: str) -> str:
 
 def _langchain(_root: str, _wire: str) -> Calls:
     tool = import_module("langchain_core.tools").StructuredTool.from_function(_dry, name="dry")
+    fake = import_module("langchain_core.language_models").FakeListChatModel(responses=["a dry call"])
     return [
         ("tools", lambda: tool.invoke({"word": "dry"})),
         ("async tools", lambda: asyncio.run(tool.ainvoke({"word": "dry"}))),
+        ("chat models", lambda: fake.invoke("dry call")),
+        ("model streams", lambda: list(fake.stream("dry call"))),
+        ("async models", lambda: asyncio.run(fake.ainvoke("dry call"))),
     ]
 
 

@@ -1,4 +1,5 @@
-"""LangChain tools: each call is a crossing under the tool's name. Chat models are recorded by their client."""
+"""LangChain: each call of a tool is a crossing under the tool's name, and of a chat model under its class's name, or
+that of the instrumented client beneath it (see `_langchain_models`)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from otel_replay.crossing import Spec
-from otel_replay.instruments import _framework
+from otel_replay.instruments import _framework, _langchain_models
 from otel_replay.instruments._patch import Patches
 
 _MADE_ID = re.compile(r"(?:(?:lc_)?run-+)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-\d+)?")
@@ -83,10 +84,11 @@ class _Shells:
 
 
 def install() -> Patches:
-    """Replace the tools' methods. Returns what undoes it."""
+    """Replace the methods of tools and chat models. Returns what undoes it."""
     patches = Patches()
     shells = _Shells(patches)
     base = import_module("langchain_core.tools.base").BaseTool
     patches.replace(base, "run", shells.run)
     patches.replace(base, "arun", shells.arun)
+    _langchain_models.install(patches)
     return patches

@@ -12,6 +12,7 @@ common=(pytest openai httpx opentelemetry-instrumentation-httpx)
 declare -A packages=(
     [langgraph]="langgraph langchain-openai"
     [openai_agents]="openai-agents"
+    [langchain]="langchain-openai"
     [litellm]="litellm"
     [litellm@1.80]="litellm==1.80.7"
     [google_genai]="google-genai aiohttp"
