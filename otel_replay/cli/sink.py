@@ -8,11 +8,13 @@ from typing import Any
 import click
 
 from otel_replay.cli._child import store_folder, store_option
-from otel_replay.cli._units import size
+from otel_replay.cli._units import age, size
 from otel_replay.errors import UsageError
 
 _FILE = click.Path(exists=True, dir_okay=False)
 EXIT_NOT_DRAINED = 3
+HOUSEKEEPING_SECONDS = 3600.0
+"""How often retention looks where no one says."""
 
 
 @click.command(epilog="Example: otel-replay sink --store traces --grpc 127.0.0.1:4317 --http 127.0.0.1:4318")
@@ -26,6 +28,9 @@ EXIT_NOT_DRAINED = 3
 @click.option("--client-ca", type=_FILE, help="Ask clients for a certificate that this authority signed (mTLS).")
 @click.option("--wal", metavar="FOLDER", help="The write-ahead log, on local disk (default: wal in the store).")
 @click.option("--wal-max", type=size, metavar="SIZE", help="Bytes that may wait there, such as 8GB.")
+@click.option("--compact-every", type=age, metavar="AGE", help="Take small files together so often, such as 10m.")
+@click.option("--retain", type=age, metavar="AGE", help="Remove runs older than this, such as 30d, each time.")
+@click.option("--retain-bytes", type=size, metavar="SIZE", help="Remove the oldest runs until the store is so small.")
 @click.option("--log", "log", type=click.Choice(["auto", "text", "json", "none"]), default="auto", show_default=True)
 def command(
     store: str | None,
@@ -38,12 +43,16 @@ def command(
     client_ca: str | None,
     wal: str | None,
     wal_max: int | None,
+    compact_every: float | None,
+    retain: float | None,
+    retain_bytes: int | None,
     log: str,
 ) -> None:
     """Receive OTLP (gRPC and HTTP) and keep it in a store, until SIGTERM or Ctrl-C.
 
-    What is acknowledged is durable. Exit codes: 0 drained, 2 usage, 3 some spans wait on disk for the next start,
-    8 a folder or address cannot be used.
+    What is acknowledged is durable. Failing, pinned and running runs are never removed.
+
+    Exit codes: 0 drained, 2 usage, 3 some spans wait on disk for the next start, 8 a folder or address cannot be used.
     """
     from otel_replay.location import locate
     from otel_replay.sink import SinkConfig, Tls
@@ -69,10 +78,20 @@ def command(
         http_address=_address(http),
         tokens=tokens,
         tls=Tls(tls_cert, tls_key, client_ca or "") if tls_cert and tls_key else None,
+        housekeeper="otel_replay.housekeeping:keep",
+        housekeeper_args=(folder, *("" if asked is None else str(asked) for asked in (retain, retain_bytes))),
+        housekeeping_seconds=_housekeeping_seconds(compact_every, retain, retain_bytes),
         log_format=log,  # type: ignore[arg-type]  # click lets only the four through
         **more,
     )
     sys.exit(0 if _serve(config) else EXIT_NOT_DRAINED)
+
+
+def _housekeeping_seconds(compact_every: float | None, *retention: float | None) -> float:
+    if compact_every is not None and compact_every < 1:
+        raise UsageError("--compact-every is a second at least: each pass reads the store")
+    asked = any(limit is not None for limit in retention)
+    return compact_every if compact_every is not None else HOUSEKEEPING_SECONDS if asked else 0.0
 
 
 def _address(text: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from ..errors import UsageError
 from ..limits import MESSAGE_BYTES_MAX
@@ -53,6 +54,11 @@ class SinkConfig:
     grpc_workers: int = 32
     idle_seconds: float = 120.0
     drain_seconds: float = 30.0
+    housekeeper: Callable[..., Any] | str = ""
+    """Called as `housekeeper(*housekeeper_args)` in a process of its own; returns a dict of what it did."""
+    housekeeper_args: tuple[str, ...] = ()
+    housekeeping_seconds: float = 0.0
+    """How often, about; 0 means never."""
     log_format: Literal["auto", "text", "json", "none"] = "auto"
     """`auto`: a progress line on a terminal, JSON lines anywhere else."""
 
@@ -74,14 +80,23 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
-def span_sink_name(span_sink: Callable[..., Any] | str) -> str:
-    """Return `module:name` of the callable that makes the SpanSink. Raises UsageError where it has no such name."""
-    if isinstance(span_sink, str):
-        if span_sink.count(":") != 1:
-            raise UsageError(f"span_sink {span_sink!r} is not 'module:name'")
-        return span_sink
-    module = getattr(span_sink, "__module__", "")
-    name = getattr(span_sink, "__qualname__", "")
+def importable_name(called: Callable[..., Any] | str) -> str:
+    """Return `module:name` of what is called in another process. Raises UsageError where it has no such name."""
+    if isinstance(called, str):
+        if called.count(":") != 1:
+            raise UsageError(f"{called!r} is not 'module:name'")
+        return called
+    module = getattr(called, "__module__", "")
+    name = getattr(called, "__qualname__", "")
     if not module or module == "__main__" or not name.replace(".", "").isidentifier():
-        raise UsageError(f"span_sink {span_sink!r} must be importable by name: it is called in another process")
+        raise UsageError(f"{called!r} must be importable by name: it is called in another process")
     return f"{module}:{name}"
+
+
+def by_name(name: str) -> Callable[..., Any]:
+    """Return what `importable_name` named: ours, as the sink's own configuration says, never as a recording does."""
+    module_name, path = name.split(":")
+    found: Any = importlib.import_module(module_name)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return cast(Callable[..., Any], found)

@@ -11,7 +11,6 @@ again: the store tells duplicates by trace and span id.
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import signal
@@ -27,6 +26,7 @@ from ..errors import ImportFault, StoreError
 from ..originals import monotonic, sleep
 from ..span import Span, SpanSink
 from ..wire import logs, protobuf
+from .config import by_name
 from .segment import LOGS, OPEN_SUFFIX, SEALED_SUFFIX, TRACES, Damage, read_segment
 from .wal import CONVERTING_NAME, LOCK_NAME, QUARANTINE_NAME, try_lock
 
@@ -211,11 +211,7 @@ class Converter:
         return spans
 
     def _open_sink(self) -> SpanSink:
-        module_name, name = self._span_sink_name.split(":")
-        made: Any = importlib.import_module(module_name)
-        for part in name.split("."):
-            made = getattr(made, part)
-        return cast(SpanSink, made(*self._args))
+        return cast(SpanSink, by_name(self._span_sink_name)(*self._args))
 
     # Setting aside ---------------------------------------------------------------------------------------
 

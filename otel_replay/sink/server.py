@@ -15,7 +15,8 @@ import orjson
 
 from ..errors import UsageError
 from ..originals import monotonic
-from .config import SinkConfig, is_loopback, span_sink_name
+from .config import SinkConfig, importable_name, is_loopback
+from .house import Housekeeper
 from .http import HttpReceiver
 from .intake import Intake
 from .metrics import Metrics
@@ -34,7 +35,7 @@ class _ConverterProcess:
         self._orders = {
             "wal_folder": os.path.abspath(config.wal_folder),
             "own": own,
-            "span_sink": span_sink_name(config.span_sink),
+            "span_sink": importable_name(config.span_sink),
             "args": list(config.span_sink_args),
             "write_bytes_max": config.write_bytes_max,
             "payload_bytes_max": config.message_bytes_max * 2 + _FRAME_SLACK_BYTES,
@@ -145,6 +146,7 @@ class Sink:
 
                 self._grpc = GrpcReceiver(config, self._intake)
             self._converter = _ConverterProcess(config, self._wal.folder.name, self.metrics, self._voice)
+            self._house = Housekeeper(config, self.metrics, self._voice) if config.housekeeping_seconds else None
         except BaseException:
             self._wal.close()
             raise
@@ -172,6 +174,8 @@ class Sink:
             self._http.start()
         if self._grpc:
             self._grpc.start()
+        if self._house:
+            self._house.start()
         self._voice.start()
         self._voice.say("info", "listening", grpc=self.grpc_address, http=self.http_address, wal=str(self._wal.folder))
         guarded = bool(self.config.tokens or (self.config.tls and self.config.tls.client_ca_file))
@@ -183,6 +187,8 @@ class Sink:
     def stop(self) -> bool:
         """Answer what is under way, store what was accepted, and end. True where nothing is left to store."""
         self._intake.stopping = True
+        if self._house:
+            self._house.stop()
         grace_seconds = min(5.0, self.config.drain_seconds)
         if self._http:
             self._http.stop(grace_seconds)

@@ -12,7 +12,7 @@ import pytest
 
 from otel_replay.errors import UsageError
 from otel_replay.sink import Sink
-from otel_replay.sink.config import is_loopback, span_sink_name, split_address
+from otel_replay.sink.config import importable_name, is_loopback, split_address
 from otel_replay.sink.metrics import Metrics
 
 from .file_sink import make
@@ -32,11 +32,11 @@ def test_addresses() -> None:
 
 
 def test_a_span_sink_must_have_a_name() -> None:
-    assert span_sink_name(make) == "tests.sink.file_sink:make"
-    assert span_sink_name("a.b:c") == "a.b:c"
+    assert importable_name(make) == "tests.sink.file_sink:make"
+    assert importable_name("a.b:c") == "a.b:c"
     for bad in (lambda: None, "a.b"):
         with pytest.raises(UsageError):
-            span_sink_name(bad)
+            importable_name(bad)
 
 
 def test_an_address_in_use_is_said_so(start: Callable[..., Sink]) -> None:
