@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "otel-replay" / "peers"
 PEERS = {
     "chronicle-0.5.0": ["agent-chronicle==0.5.0"],
-    "chronicle": ["agent-chronicle"],
+    "chronicle": ["agent-chronicle", "agentplane-control-plane"],
     "langfuse": ["langfuse"],
     "logfire": ["logfire"],
     "mlflow": ["mlflow"],
