@@ -147,6 +147,16 @@ def state_folder(environ: Mapping[str, str] | None = None) -> Path:
     return Path(base) / "otel-replay"
 
 
+def metrics_exporters(environ: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Return (names of exporters of metrics, OTLP's protocol) as OpenTelemetry's variables say; "" for none."""
+    env = os.environ if environ is None else environ
+    if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return "", ""
+    names = env.get("OTEL_METRICS_EXPORTER", "").strip()
+    protocol = env.get("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL") or env.get("OTEL_EXPORTER_OTLP_PROTOCOL") or ""
+    return "" if names == "none" else names, protocol.strip()
+
+
 def object_storage(environ: Mapping[str, str] | None = None) -> tuple[str, str]:
     """Return (region, endpoint URL) for S3 as AWS tools read them from the environment; "" where none is named."""
     env = os.environ if environ is None else environ

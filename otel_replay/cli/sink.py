@@ -106,9 +106,25 @@ def _address(text: str) -> str:
 def _serve(config: Any) -> bool:
     from otel_replay.sink import serve
 
+    provider = _meter_provider()
     try:
-        return serve(config)
+        return serve(config, provider.get_meter("otel_replay.sink") if provider is not None else None)
     except ModuleNotFoundError as fault:
         if fault.name != "grpc":
             raise
         raise UsageError("the gRPC receiver needs grpcio: pip install 'otel-replay[sink]', or --grpc off") from None
+    finally:
+        if provider is not None:
+            provider.shutdown()
+
+
+def _meter_provider() -> Any:
+    """Return what exports the sink's figures where OTEL_METRICS_EXPORTER asks for it, or None."""
+    from otel_replay import settings
+
+    names, protocol = settings.metrics_exporters()
+    if not names:
+        return None
+    from otel_replay.otel.meters import meter_provider
+
+    return meter_provider(names, protocol, "otel-replay-sink")

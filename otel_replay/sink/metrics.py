@@ -1,6 +1,6 @@
-"""Figures of the sink itself: counted in one place, shown as Prometheus text.
+"""Figures of the sink itself: counted in one place, shown as Prometheus text and through an OpenTelemetry meter.
 
-Source: Prometheus text exposition format 0.0.4.
+Source: Prometheus text exposition format 0.0.4; OpenTelemetry metrics API (asynchronous instruments).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 _PREFIX: Final = "otel_replay_sink_"
 _HELP: Final = {
@@ -33,6 +33,15 @@ _HELP: Final = {
 }
 _GAUGES: Final = {"wal_backlog_bytes", "memory_bytes", "ready"}
 Labels = tuple[tuple[str, str], ...]
+
+
+def _named(name: str) -> tuple[str, str]:
+    """Return (name without unit and kind, unit): OpenTelemetry says both beside the name."""
+    stem = name.removesuffix("_total")
+    for ending, unit in (("_bytes", "By"), ("_seconds", "s")):
+        if stem.endswith(ending):
+            return stem.removesuffix(ending), unit
+    return stem, "1"
 
 
 class Metrics:
@@ -60,18 +69,32 @@ class Metrics:
         with self._lock:
             return sum(value for (known, have), value in self._counts.items() if known == name and wanted <= set(have))
 
+    def values(self, name: str) -> list[tuple[Labels, float]]:
+        """Return the figures of `name`: one for each set of labels, or a single one without."""
+        if name in self._asked:
+            return [((), self._asked[name]())]
+        with self._lock:
+            return sorted((labels, value) for (known, labels), value in self._counts.items() if known == name)
+
+    def observe(self, meter: Any) -> None:
+        """Show every figure through an OpenTelemetry meter, each time that its reader asks."""
+        from opentelemetry.metrics import Observation  # the API alone; who asks for it has the SDK
+
+        def reader(name: str) -> Callable[[object], list[Observation]]:
+            return lambda _options: [Observation(value, dict(labels)) for labels, value in self.values(name)]
+
+        for name, help_text in _HELP.items():
+            stem, unit = _named(name)
+            make = meter.create_observable_gauge if name in _GAUGES else meter.create_observable_counter
+            make(f"otel_replay.sink.{stem}", callbacks=[reader(name)], unit=unit, description=help_text)
+
     def text(self) -> bytes:
         """Return all figures in Prometheus' text format."""
-        with self._lock:
-            counts = dict(self._counts)
-        for name, source in self._asked.items():
-            counts[name, ()] = source()
         lines = []
         for name, help_text in _HELP.items():
             kind = "gauge" if name in _GAUGES else "counter"
             lines += [f"# HELP {_PREFIX}{name} {help_text}", f"# TYPE {_PREFIX}{name} {kind}"]
-            found = sorted((labels, value) for (known, labels), value in counts.items() if known == name)
-            for labels, value in found or [((), 0.0)]:
+            for labels, value in self.values(name) or [((), 0.0)]:
                 shown = ",".join(f'{key}="{text}"' for key, text in labels)
                 lines.append(f"{_PREFIX}{name}{{{shown}}} {value:.17g}" if shown else f"{_PREFIX}{name} {value:.17g}")
         return ("\n".join(lines) + "\n").encode()

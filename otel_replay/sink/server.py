@@ -122,9 +122,12 @@ class _ConverterProcess:
 
 
 class Sink:
-    """A running sink. `start` and `stop`, or `with Sink(config) as sink:`. Raises UsageError, StoreError."""
+    """A running sink. `start` and `stop`, or `with Sink(config) as sink:`. Raises UsageError, StoreError.
 
-    def __init__(self, config: SinkConfig) -> None:
+    `meter` is an OpenTelemetry meter, where the sink's figures shall go that way too.
+    """
+
+    def __init__(self, config: SinkConfig, meter: Any = None) -> None:
         if not (config.grpc_address or config.http_address):
             raise UsageError("both receivers are switched off")
         self.config = config
@@ -156,6 +159,8 @@ class Sink:
         self.metrics.ask("wal_commits_total", lambda: self._wal.commits)
         self.metrics.ask("wal_commit_seconds_total", lambda: self._wal.commit_seconds)
         self.metrics.ask("wal_failures_total", lambda: self._wal.failures)
+        if meter is not None:
+            self.metrics.observe(meter)
 
     @property
     def http_address(self) -> str:
@@ -207,7 +212,7 @@ class Sink:
         self.stop()
 
 
-def serve(config: SinkConfig) -> bool:
+def serve(config: SinkConfig, meter: Any = None) -> bool:
     """Run a sink until SIGTERM or SIGINT, then drain it; True where nothing is left to store.
 
     Must be called in the main thread. Raises UsageError where the configuration cannot be, StoreError where the
@@ -220,7 +225,7 @@ def serve(config: SinkConfig) -> bool:
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        sink = Sink(config).start()
+        sink = Sink(config, meter).start()
         asked.wait()
         return sink.stop()
     finally:
