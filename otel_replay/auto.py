@@ -181,12 +181,12 @@ def read_options(text: str) -> dict[str, Any]:
 
 
 def plan_of(options: Mapping[str, Any]) -> ReplayPlan:
-    """Return the plan that options say: lists `stub`, `live`, `new` of names or addresses; `on_drift`; `hybrid`."""
+    """Return the plan that options say: lists `stub`, `live`, `changed`, `new` of names; `on_drift`; `hybrid`."""
     plan = ReplayPlan(on_drift=options.get("on_drift") or "fail", hybrid=bool(options.get("hybrid")))
-    for action in ("stub", "live"):
+    for action in ("stub", "live", "changed"):
         for text in options.get(action, ()):
             name, occurrence, kind = selector(text)
-            add = plan.stub if action == "stub" else plan.live
+            add = {"stub": plan.stub, "live": plan.live, "changed": plan.changed}[action]
             plan = add(kind=kind) if kind else add(name, occurrence)
     for name in options.get("new", ()):
         plan = plan.new(name)

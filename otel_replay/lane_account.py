@@ -99,6 +99,11 @@ class LaneAccount:
     @property
     def compared(self) -> bool:
         """True where another process met a recorded crossing."""
+    def notes(self) -> list[str]:
+        """Return what other processes had to say; nothing before they have ended."""
+        said = [line for line in self._lines or () if "note" in line]
+        return sorted(f"in the process {line['lane']}: {line['note']}" for line in said)
+
         return any(line.get("address") for line in self._read())
 
     def fault(self, recording: Recording, driver: ReplayDriver, begun: Sequence[str]) -> ReplayError | None:
@@ -139,7 +144,7 @@ def replay_lane(told: Mapping[str, Any]) -> Any:
         if action == "new":
             plan = plan.new(name)
         else:
-            add = plan.live if action == "live" else plan.stub
+            add = {"live": plan.live, "changed": plan.changed}.get(action, plan.stub)
             plan = add(kind=kind) if kind else add(name, occurrence)
     # By name, since the wiring stands above.
     session = import_module("otel_replay.api").replay(

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from otel_replay import carry, chance, lanes, originals, payload
+from otel_replay.changes import compare
 from otel_replay.clock import ClockChoice, RecordedClock
 from otel_replay.envelope import Recording
 from otel_replay.errors import Diverged, NotCaptured, NothingCompared, ReplayError, UnknownBoundary, UsageError
@@ -243,8 +244,9 @@ class ReplaySession:
         recorded = self.recording.run.answer
         if self._answer is None or recorded is None or recorded.reason or self._driver.any_free():
             return None
-        now = payload.encode(self._answer[0])
-        if now.text == recorded.text:
+        redacted, _hits = self._recorder.redactor.redact(payload.encode(self._answer[0]))
+        now = redacted.value
+        if now.text == recorded.text or not compare(recorded.tree(), now.tree()):
             return None
         return Diverged(
             f"the final answer differs: recorded {brief(untagged(recorded.tree()))}, now "

@@ -23,6 +23,7 @@ _SELECTOR = "NAME, NAME,OCCURRENCE, ADDRESS or kind=KIND; may be given more than
 @store_option
 @click.option("--live", multiple=True, metavar="WHAT", help=f"Run it with today's code: {_SELECTOR}")
 @click.option("--stub", multiple=True, metavar="WHAT", help=f"Serve it from the record: {_SELECTOR}")
+@click.option("--changed", multiple=True, metavar="WHAT", help=f"Its input was changed on purpose: {_SELECTOR}")
 @click.option("--new", multiple=True, metavar="NAME", help="Let a boundary that the record lacks run live.")
 @click.option("--override", multiple=True, metavar="WHAT=JSON", help="Give it this outcome.")
 @click.option("--on-drift", type=click.Choice(["fail", "live", "serve"]), default="fail", show_default=True)

@@ -46,6 +46,8 @@ def explain(plan: ReplayPlan, source: object) -> str:
             note = f" (cost when recorded: {int(str(counts[0] or 0))} tokens in, {int(str(counts[1] or 0))} out)"
         elif action == "live" and entry.envelope.side_effects:
             note = " (HAS SIDE EFFECTS, and the plan names it)"
+        if entry.address in resolved.changed:
+            note += f" (its input was changed: on drift {plan.on_drift})"
         words = {"stub": "served", "opened": "opened"}.get(action, action)
         rows.append(f"  {words:<9} {entry.address} {short(untagged(entry.envelope.request.tree()))[:100]}{note}")
     rows += [f"  new       {name} (not in the record; runs live)" for name in sorted(resolved.new)]

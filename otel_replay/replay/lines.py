@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from otel_replay.envelope import Envelope
+from otel_replay.envelope import Envelope, Outcome
+from otel_replay.limits import REPORT_TEXT_CHARS_MAX
 from otel_replay.readable import untagged
 from otel_replay.replay.account import Call, Leftovers
 from otel_replay.replay.divergence import fields_between, nearest_of
@@ -29,7 +30,8 @@ def lines_of(calls: Iterable[Call], left: Leftovers, *, ended: bool) -> list[Lin
     """
     unused = [*left.missing, *left.not_reached]
     found = [line for call in in_recorded_order(calls) for line in _lines_of(call, unused)]
-    found += [Line("unused", e.address, recorded=_outcome_text(e.envelope) if ended else "") for e in left.missing]
+    for entry in left.missing:
+        found.append(Line("unused", entry.address, _outcome_text(entry.envelope.outcome) if ended else ""))
     for section, entries in (("not reached", left.not_reached), ("covered", left.covered)):
         found += [
             Line("unused" if entry.passed_over else section, entry.address, note="passed over" * entry.passed_over)
@@ -53,13 +55,7 @@ def ambiguities(tape: Tape) -> list[str]:
 
 def _lines_of(call: Call, unused: list[Entry]) -> list[Line]:
     address = call.entry.address if call.entry is not None else call.crossing.address
-    recorded = now = ""
-    if call.action in ("live", "new", "override") and call.crossing.outcome is not None:
-        outcome = call.crossing.outcome
-        now = brief(untagged(outcome.value.tree())) if outcome.kind == "returned" else f"{outcome.kind} {outcome.end}"
-        recorded = _outcome_text(call.entry.envelope) if call.entry is not None else ""
-        if recorded and not call.differed:
-            recorded = now = ""
+    recorded, now = _outcomes_of(call)
     lines = [Line(_SECTIONS[call.action], address, recorded, now, note=call.note)]
     if call.drift:
         lines.append(Line("drifted", address, fields=call.drift))
@@ -68,6 +64,26 @@ def _lines_of(call: Call, unused: list[Entry]) -> list[Line]:
     if call.reordered:
         lines.append(Line("reordered", address, note="came in another order than recorded"))
     return lines
+
+
+def _outcomes_of(call: Call) -> tuple[str, str]:
+    """Return what was recorded and what came now, where they differ: long ones only where they do."""
+    envelope = call.crossing.facts.get("envelope")
+    if call.action not in ("live", "new", "override") or not isinstance(envelope, Envelope):
+        return "", ""
+    now = _outcome_text(envelope.outcome)  # of the envelope: what it shows is redacted
+    if call.entry is None:
+        return "", now
+    if not call.differed:
+        return "", ""
+    recorded = _outcome_text(call.entry.envelope.outcome)
+    if max(len(recorded), len(now)) < REPORT_TEXT_CHARS_MAX:
+        return recorded, now
+    changes = call.differed[:3]
+    return (
+        brief({change.path: untagged(change.recorded) for change in changes}),
+        brief({change.path: untagged(change.now) for change in changes}),
+    )
 
 
 def _extra(call: Call, unused: list[Entry]) -> Line:
@@ -83,8 +99,7 @@ def _extra(call: Call, unused: list[Entry]) -> Line:
     )
 
 
-def _outcome_text(envelope: Envelope) -> str:
-    outcome = envelope.outcome
+def _outcome_text(outcome: Outcome) -> str:
     if outcome.kind == "returned":
         return brief(untagged(outcome.value.tree()))
     return f"{outcome.kind} {outcome.end}".strip()

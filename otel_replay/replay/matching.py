@@ -255,6 +255,7 @@ class Matcher:
     ) -> Decision:
         plan = self.resolved.plan
         candidates = same_name or begun
+        free = free or all(entry.address in self.resolved.changed for entry in candidates)
         if not (free or plan.hybrid):
             if len(candidates) > 1 and not same_name:
                 close = divergence.nearest_of(candidates, asked)

@@ -13,7 +13,7 @@ from otel_replay.envelope import Envelope
 from otel_replay.errors import AmbiguousAddress, UnknownBoundary, UsageError
 from otel_replay.replay.tape import Entry, Tape
 
-Action: TypeAlias = Literal["stub", "live", "override", "new"]
+Action: TypeAlias = Literal["stub", "live", "override", "new", "changed"]
 OnDrift: TypeAlias = Literal["fail", "live", "serve"]
 _ADDRESS = re.compile(r"[^/\[\]]+\[(\d+|\*)\](~\d+)?(/[^/\[\]]+\[(\d+|\*)\](~\d+)?)*")
 
@@ -49,7 +49,8 @@ class ReplayPlan:
     Without any line everything is served. A line selects by name and occurrence (`.live("agent", 2)`; no occurrence
     means each), by address (`"plan[2]/search[1]"`, `*` for any number), by `kind=`, or by `where=`, a predicate over
     envelopes. Later lines win. `on_drift` says what happens to a crossing that may rightly differ from the record,
-    since it follows or lies under something live: "fail", run "live", or "serve" what was recorded.
+    since it follows or lies under something live, or since its input was `changed`: "fail", run "live", or "serve"
+    what was recorded.
     """
 
     choices: tuple[Choice, ...] = ()
@@ -94,6 +95,21 @@ class ReplayPlan:
             raise UsageError(".new needs the name of the boundary that the record lacks")
         return self._with("new", name, None, "", None)
 
+    def changed(
+        self,
+        name: str = "",
+        occurrence: int | None = None,
+        *,
+        kind: str = "",
+        where: Callable[[Envelope], bool] | None = None,
+    ) -> ReplayPlan:
+        """Say that the input of what this selects was changed on purpose, as by an edit of the prompt.
+
+        It is matched by its place where its input drifted, and `on_drift` decides: "serve" goes on with the recorded
+        answers and reports each drift, "live" goes on with today's.
+        """
+        return self._with("changed", name, occurrence, kind, where)
+
     def _with(
         self,
         action: Action,
@@ -132,6 +148,8 @@ class Resolved:
     live_names: set[str]
     named: set[str] = field(default_factory=set)
     """Addresses that the plan names by name or address: only these may have side effects live."""
+    changed: set[str] = field(default_factory=set)
+    """Addresses whose input was changed on purpose."""
 
     def action(self, entry: Entry) -> str:
         """Return stub, live, override or opened."""
@@ -158,6 +176,9 @@ def resolve(plan: ReplayPlan, tape: Tape, other_names: Mapping[str, object] | No
             found.new.add(choice.name)
             continue
         selected = _select(choice, tape, other_names or {})
+        if choice.action == "changed":
+            found.changed.update(entry.address for entry in selected)
+            continue
         for entry in selected:
             found.actions[entry.address] = choice
             found.named.discard(entry.address)

@@ -9,12 +9,15 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
 
-from otel_replay import Diverged, ReplayPlan, boundary
+from otel_replay import Diverged, ReplayPlan, boundary, open_store, record, replay
+from otel_replay.envelope import Recording
 from otel_replay.errors import OtelReplayError, SideEffectBlocked
 from otel_replay.replay.plan import OnDrift
 from otel_replay.replay.report import EXIT_DIVERGED, EXIT_OK, EXIT_PASSED_ON_DRIFT, Report, exit_code_of
@@ -122,16 +125,26 @@ free = pytest.mark.parametrize(("plan", "now"), FREE)
 each_on_drift = pytest.mark.parametrize("on_drift", ON_DRIFT)
 
 
+@functools.cache
+def recording_of(agent: Agent) -> Recording:
+    """Return the recording of `agent`, made once: each cell begins from the same one."""
+    with tempfile.TemporaryDirectory() as store:
+        with record("run", store=store, strict=True) as run:
+            agent()
+        with open_store(store) as opened:
+            return opened.recording(run.id)
+
+
 class Seen:
     """What a replay came to: what the agent got, the fault that left the `with`, the report, what really ran."""
 
     def __init__(self, lab: Lab, monkeypatch: pytest.MonkeyPatch, agent: Agent, plan: ReplayPlan, now: int) -> None:
-        lab.record(RECORDED)
+        recording = recording_of(RECORDED)
         calls.clear()
         monkeypatch.setitem(globals(), "version", now)
         self.fault: OtelReplayError | None = None
         self.got: list[Any] = []
-        session = lab.session(plan)
+        session = replay(recording, plan, store=lab.store)
         try:
             with session:
                 self.got = agent()
