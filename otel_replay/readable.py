@@ -15,6 +15,7 @@ import orjson
 from otel_replay import semconv
 from otel_replay.envelope import Envelope, Payload
 from otel_replay.readable_parts import input_messages, instructions, output_messages
+from otel_replay.readable_streams import whole
 from otel_replay.span import Event, KeyValue
 
 _TAG = "$"
@@ -118,7 +119,9 @@ def error_event(envelope: Envelope) -> Event | None:
 
 
 def _response_body(envelope: Envelope) -> Mapping[str, Any]:
-    """Return the vendor's response as a dict where the outcome looks like one (a dict or an SDK's model)."""
+    """Return the vendor's response as a dict where the outcome looks like one: a dict, an SDK's model, or a stream."""
+    if envelope.outcome.kind == "streamed":
+        return whole(_readable(chunk.value) for chunk in envelope.outcome.chunks)
     body = _readable(envelope.outcome.value) if envelope.outcome.kind == "returned" else None
     if not isinstance(body, dict):
         return {}

@@ -86,7 +86,8 @@ def _row(envelope: Envelope) -> Row:
 def sealed_span(envelope: Envelope) -> Span:
     """Return the span that a journal's crossing is kept as: `codec.to_span` without the readable messages.
 
-    They say again what request and response say, and would double the size of a store. `shown_span` adds them.
+    They say again what request and response say, and would double the size of a store. `shown_span` adds them. What a
+    streamed answer said is kept, since its pieces say it to no one.
     """
     carried = jsonform.ascii_text(jsonform.envelope_to_json(envelope).decode())
     attributes = [
@@ -94,6 +95,9 @@ def sealed_span(envelope: Envelope) -> Span:
         *genai_attributes(envelope, content=False),
         *codec.envelope_attributes(carried, "json", limits.ENVELOPE_PART_BYTES_MAX, attribute_bytes=None),
     ]
+    if envelope.kind == "model" and envelope.outcome.kind == "streamed":  # no SQL puts its pieces together
+        said = genai_attributes(envelope, content=True)
+        attributes += [(key, value) for key, value in said if key == semconv.GEN_AI_OUTPUT_MESSAGES]
     return replace(codec.to_span(envelope, content=False), attributes=tuple(attributes))
 
 
