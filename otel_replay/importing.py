@@ -17,22 +17,27 @@ import orjson
 from otel_replay import codec, jsonform, limits, run_digest, semconv, settings
 from otel_replay.envelope import NOT_WHOLE, Envelope, Payload, Recording, Run
 from otel_replay.importers import ImportResult, open_source
+from otel_replay.importers.by_trace import ByTrace
 from otel_replay.importers.genai import describe
 from otel_replay.importers.genai import recordings as to_recordings
 from otel_replay.importers.result import Progress
+from otel_replay.keeping import Keeper
 from otel_replay.readable import genai_attributes
 from otel_replay.redaction import Known, Redactor, Scope
 from otel_replay.sources import incompleteness, parquet_rows
-from otel_replay.span import Attributes, KeyValue, KeyValues, Resource, Span, SpanSink, Value
+from otel_replay.span import Attributes, KeyValue, KeyValues, LogRecord, Resource, Span, SpanSink, Value
 from otel_replay.wire.logs import span_from_log
 
 _OURS = "otel_replay."
-_WRITE_SPANS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What one source held. `spans` counts those kept, log records among them."""
+    """What one source held. `spans` counts those kept, log records among them.
+
+    `runs` are all runs of a source that fits in memory; of a larger one the first (`keeping.RUNS_KEPT`), without what
+    was asked and answered. `runs_found` and `crossings` count all, `lost` says what was lost in any.
+    """
 
     source: str
     format: str
@@ -40,6 +45,9 @@ class Imported:
     runs: tuple[Recording, ...]
     account: ImportResult
     redacted: int = 0
+    runs_found: int = 0
+    crossings: int = 0
+    lost: tuple[str, ...] = ()
 
 
 def import_source(
@@ -50,22 +58,39 @@ def import_source(
     format: str | None = None,
     headers: Mapping[str, str] | None = None,
     progress: Progress | None = None,
+    keeping: Progress | None = None,
 ) -> Imported:
-    """Read `source` whole, redact it and write it `into` a store (None: only look).
+    """Read `source`, redact it and write it `into` a store (None: only look), in bounded memory.
 
-    Raises ImportFault where nothing of it can be read, StoreError where it cannot be kept.
+    `keeping` is called with (groups done, groups in all known so far). Raises ImportFault where nothing of it can be
+    read, StoreError where it cannot be kept. Nothing is written before all of it has been read.
     """
     redactor = redactor or project_redactor()
     found = open_source(source, format=format, headers=headers, progress=progress, parquet_rows=parquet_rows)
-    spans, logs = list(found.spans), list(found.logs)
-    runs = [redacted_recording(run, redactor) for run in to_recordings(spans, logs, source=source)]
-    # The bodies of log records have been joined to their spans; they are kept as rows of their own, too.
-    kept = kept_spans([*spans, *(span_from_log(log) for log in logs)], runs, redactor)
-    if into is not None:
-        for at in range(0, len(kept), _WRITE_SPANS):
-            into.write(kept[at : at + _WRITE_SPANS])
-    hits = sum(len(envelope.redactions) for run in runs for envelope in run.envelopes)
-    return Imported(source, found.format, len(kept), tuple(runs), found, hits)
+
+    def make(spans: Sequence[Span], logs: Sequence[LogRecord]) -> tuple[list[Span], list[Recording]]:
+        runs = [redacted_recording(run, redactor) for run in to_recordings(spans, logs, source=source)]
+        # The bodies of log records have been joined to their spans; they are kept as rows of their own, too.
+        return kept_spans([*spans, *(span_from_log(log) for log in logs)], runs, redactor), runs
+
+    with ByTrace() as spool:
+        for span in found.each(lambda log: spool.add(span_from_log(log))):
+            spool.add(span)
+        keeper = Keeper(into, found, make, all_runs=not spool.spilled)
+        done = 0
+        for group, whole in spool.groups():
+            if whole:
+                keeper.take(group, _losses)
+            else:
+                keeper.take_part([redacted_span(span, redactor) for span in group])
+            done += len(group)
+            if keeping is not None:
+                keeping(done, spool.count)
+        keeper.close()
+    lost = tuple(_loss_lines(keeper.lost))
+    runs = tuple(keeper.runs)
+    return Imported(source, found.format, keeper.spans, runs, found, keeper.redacted, keeper.runs_found,
+                    keeper.crossings, lost)  # fmt: skip
 
 
 def project_redactor() -> Redactor:
@@ -265,11 +290,18 @@ def grades(recording: Recording) -> Counter[str]:
 
 def losses(recordings: Iterable[Recording]) -> list[str]:
     """Return what was lost on the way, each with the setting that would have kept it."""
-    found: Counter[tuple[str, str]] = Counter()
-    for recording in recordings:
-        for line in describe(recording):
-            if line.missing and line.kind != "custom":
-                found[" and ".join(line.missing), line.setting] += 1
+    return _loss_lines(sum((_losses(recording) for recording in recordings), Counter()))
+
+
+def _losses(recording: Recording) -> Counter[tuple[str, str]]:
+    return Counter(
+        (" and ".join(line.missing), line.setting)
+        for line in describe(recording)
+        if line.missing and line.kind != "custom"
+    )
+
+
+def _loss_lines(found: Counter[tuple[str, str]]) -> list[str]:
     return [
         f"{what} of {count} crossing(s) not captured" + (f"; kept by: {setting}" if setting else "")
         for (what, setting), count in found.most_common()
@@ -301,7 +333,8 @@ def as_dict(imported: Imported) -> dict[str, Any]:
         "redactions": imported.redacted,
         "problems": [str(problem) for problem in imported.account.problems],
         "notes": list(imported.account.notes),
-        "lost": losses(imported.runs),
+        "lost": list(imported.lost),
+        "runs_found": imported.runs_found,
         "runs": [
             {
                 "run_id": run.run.run_id,

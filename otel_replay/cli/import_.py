@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from otel_replay.errors import ImportFault, UsageError
 EXIT_NOTHING = 4
 _RUNS_SHOWN = 20
 _PROBLEMS_SHOWN = 20
+_BAR_WIDTH = 24
 
 
 @click.command(
@@ -52,9 +54,13 @@ def command(
     accounts: list[dict[str, Any]] = []
     try:
         for source in sources:
-            progress = _progress(source) if sys.stderr.isatty() and not quiet else None
+            shown = sys.stderr.isatty() and not quiet
+            progress = _progress(source) if shown else None
+            keeping = _keeping(source) if shown else None
             try:
-                one = import_source(source, opened, redactor=redactor, format=form, headers=sent, progress=progress)
+                one = import_source(
+                    source, opened, redactor=redactor, format=form, headers=sent, progress=progress, keeping=keeping
+                )
             except ImportFault as fault:
                 click.echo(f"otel-replay: {fault}", err=True)
                 accounts.append({"source": source, "spans": 0, "runs": [], "error": str(fault)})
@@ -86,24 +92,41 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _progress(source: str) -> Callable[[int, int], None]:
+    """Return what shows a bar while a source is read; where its size is not known (an address, a pipe) a count."""
+    size = os.path.getsize(source) if os.path.isfile(source) else 0
+
     def told(done_bytes: int, spans: int) -> None:
-        click.echo(f"\r\x1b[K{source}: {bytes_text(done_bytes)}, {spans} spans", nl=False, err=True)
+        bar = _bar(done_bytes, size) if done_bytes <= size else ""
+        _line(f"reading {source}: {bar}{bytes_text(done_bytes)}, {spans:,} spans")
 
     return told
 
 
+def _keeping(source: str) -> Callable[[int, int], None]:
+    return lambda done, count: _line(f"keeping {source}: {_bar(done, count)}{done:,} of {count:,} spans")
+
+
+def _bar(done: int, whole: int) -> str:
+    filled = _BAR_WIDTH * done // whole if whole else _BAR_WIDTH
+    return f"[{'#' * filled}{'.' * (_BAR_WIDTH - filled)}] {100 * done // whole if whole else 100}% "
+
+
+def _line(text: str) -> None:
+    click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+
+
 def _tell(one: Any, quiet: bool) -> None:
-    from otel_replay.importing import account_lines, losses
+    from otel_replay.importing import account_lines
 
     if not quiet:
-        crossings = sum(len(run.envelopes) for run in one.runs)
-        click.echo(f"{one.source}: {one.format}, {one.spans} spans, {len(one.runs)} runs, {crossings} crossings")
+        counted = f"{one.spans} spans, {one.runs_found} runs, {one.crossings} crossings"
+        click.echo(f"{one.source}: {one.format}, {counted}")
         for run in one.runs[:_RUNS_SHOWN]:
             for line in account_lines(run):
                 click.echo(f"  {line}")
-        if len(one.runs) > _RUNS_SHOWN:
-            click.echo(f"  and {len(one.runs) - _RUNS_SHOWN} more runs")
-        for text in losses(one.runs):
+        if one.runs_found > _RUNS_SHOWN:
+            click.echo(f"  and {one.runs_found - _RUNS_SHOWN} more runs")
+        for text in one.lost:
             click.echo(f"  lost: {text}")
         if one.redacted:
             click.echo(f"  redacted: {one.redacted} secret(s)")

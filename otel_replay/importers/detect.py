@@ -104,7 +104,7 @@ def _arrays_of(read: Read) -> Read:
 
 def _read_logs(value: Any, report: Report) -> Iterator[Span]:
     read = logs.read_logs_json(value)
-    report.logs.extend(read.items)
+    report.log(read.items)
     for problem in read.problems:
         report.problem("skipped", f"a log record: {problem.reason[:120]}", str(problem))
     yield from ()

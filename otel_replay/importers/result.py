@@ -17,6 +17,8 @@ ParquetRows: TypeAlias = Callable[[str], Iterator[Mapping[str, Any]]]
 """Opens a Parquet file and hands out its rows as dicts; given by whoever may load a Parquet reader."""
 
 _WHERES_KEPT = 5
+_KINDS_KEPT = 1_000
+"""Kinds of trouble and notes that are told apart in one import."""
 T = TypeVar("T", bound="OverDocuments")
 
 
@@ -53,6 +55,7 @@ class Report:
         self.formats: list[str] = []
         self.notes: list[str] = []
         self.logs: list[LogRecord] = []
+        self.take_log: Callable[[LogRecord], None] | None = None
         self.partial = ""
         self.where = ""
         self.source = ""
@@ -68,8 +71,16 @@ class Report:
             self.formats.append(name)
 
     def note(self, text: str) -> None:
-        if text not in self.notes:
+        if text not in self.notes and len(self.notes) < _KINDS_KEPT:
             self.notes.append(text)
+
+    def log(self, records: Iterable[LogRecord]) -> None:
+        """Keep log records, or hand them to whoever takes them as they come."""
+        if self.take_log is None:
+            self.logs.extend(records)
+            return
+        for record in records:
+            self.take_log(record)
 
     def over_documents(self, kind: type[T]) -> T:
         """Return what a shape keeps over the documents of one file: one `kind(report)`, whose `close()` ends it."""
@@ -84,6 +95,8 @@ class Report:
             yield from self._open.popitem()[1].close()
 
     def problem(self, kind: ProblemKind, what: str, where: str = "") -> None:
+        if (kind, what) not in self._problems and len(self._problems) >= _KINDS_KEPT:
+            what = "and more kinds of trouble"
         known = self._problems.setdefault((kind, what), Problem(kind, what))
         known.count += 1
         place = f"{self.where}: {where}" if self.where and where else where or self.where
@@ -118,6 +131,18 @@ class ImportResult:
             raise ImportFault(f"{self.source} has been streamed already; open it again, or use .spans")
         self._streamed = True
         yield from self._stream
+
+    def each(self, take_log: Callable[[LogRecord], None]) -> Iterator[Span]:
+        """Hand out spans as they are read, unrepaired, and log records to `take_log`: neither is kept here."""
+        self._report.take_log = take_log
+        yield from self
+
+    def note(self, text: str) -> None:
+        """Add to the account what whoever streams has found out."""
+        self._report.note(text)
+
+    def problem(self, kind: ProblemKind, what: str, where: str = "") -> None:
+        self._report.problem(kind, what, where)
 
     @property
     def spans(self) -> list[Span]:

@@ -101,7 +101,7 @@ def _logs(data: bytes, report: Report) -> bool:
         return False
     if not any(record.time_ns or record.observed_time_ns for record in records):
         return False
-    report.logs.extend(records)
+    report.log(records)
     return True
 
 
