@@ -13,7 +13,7 @@ import secrets
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -101,22 +101,24 @@ def _uuid(original: Callable[..., Any], called: str) -> Callable[..., Any]:
 def _choice(original: Callable[..., Any], called: str) -> Callable[..., Any]:
     """Which one was taken is kept, not what it is: the program gets its own object."""
 
-    def draw(self: Any, seq: Any) -> Any:
-        if not _is_indexed(seq):
-            return original(self, seq)
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        seq, more, others = _population(args, kwargs, "seq")
+        if not _is_indexed(seq) or more or others:
+            return original(*args, **kwargs)
         length = len(seq)
-        at = passed(called, original(self, range(length)), lambda at: type(at) is int and 0 <= at < length)
+        at = passed(called, original(args[0], range(length)), lambda at: type(at) is int and 0 <= at < length)
         return seq[at]
 
     return draw
 
 
 def _several(original: Callable[..., Any], called: str) -> Callable[..., Any]:
-    def draw(self: Any, population: Any, *args: Any, **kwargs: Any) -> Any:
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        population, more, others = _population(args, kwargs, "population")
         if not _is_indexed(population) or (called == "random.sample" and not isinstance(population, Sequence)):
-            return original(self, population, *args, **kwargs)
+            return original(*args, **kwargs)
         length = len(population)
-        drawn = original(self, range(length), *args, **kwargs)
+        drawn = original(args[0], range(length), *more, **others)
         given = passed(called, drawn, lambda some: _are_indices(some, length) and len(some) == len(drawn))
         return [population[at] for at in given]
 
@@ -124,12 +126,13 @@ def _several(original: Callable[..., Any], called: str) -> Callable[..., Any]:
 
 
 def _shuffle(original: Callable[..., Any], called: str) -> Callable[..., Any]:
-    def draw(self: Any, x: Any) -> None:
-        if not _is_indexed(x) or not hasattr(type(x), "__setitem__"):
-            original(self, x)
+    def draw(*args: Any, **kwargs: Any) -> None:
+        x, more, others = _population(args, kwargs, "x")
+        if not _is_indexed(x) or not hasattr(type(x), "__setitem__") or more or others:
+            original(*args, **kwargs)
             return
         order = list(range(len(x)))
-        original(self, order)
+        original(args[0], order)
         order = passed(called, order, lambda some: _are_indices(some, len(x)) and sorted(some) == list(range(len(x))))
         place = list(range(len(x)))  # the same exchanges as random.shuffle makes, so any sequence comes out the same
         where = list(range(len(x)))
@@ -140,6 +143,15 @@ def _shuffle(original: Callable[..., Any], called: str) -> Callable[..., Any]:
             where[place[i]], where[place[j]] = i, j
 
     return draw
+
+
+def _population(args: Any, kwargs: Mapping[str, Any], name: str) -> tuple[Any, Any, Mapping[str, Any]]:
+    """Return what is drawn from, and the arguments beside it; None where the call itself is going to complain."""
+    if len(args) > 1:
+        return args[1], args[2:], kwargs
+    if args and name in kwargs:
+        return kwargs[name], (), {key: value for key, value in kwargs.items() if key != name}
+    return None, (), kwargs
 
 
 def _is_indexed(value: Any) -> bool:

@@ -82,6 +82,9 @@ class LaneAccount:
         if self.is_child:
             self._tell({"lane": self._session.lane, "fault": str(fault), "kind": type(fault).__name__})
 
+    def noted(self, note: str) -> None:
+        self._tell({"lane": self._session.lane, "note": note})
+
     # In the parent ---------------------------------------------------------------------------------------
     def _read(self) -> list[dict[str, Any]]:
         if self._lines is None:
@@ -96,14 +99,14 @@ class LaneAccount:
         """Remove the file; it is the parent's to remove."""
         self._read()
 
-    @property
-    def compared(self) -> bool:
-        """True where another process met a recorded crossing."""
     def notes(self) -> list[str]:
         """Return what other processes had to say; nothing before they have ended."""
         said = [line for line in self._lines or () if "note" in line]
         return sorted(f"in the process {line['lane']}: {line['note']}" for line in said)
 
+    @property
+    def compared(self) -> bool:
+        """True where another process met a recorded crossing."""
         return any(line.get("address") for line in self._read())
 
     def fault(self, recording: Recording, driver: ReplayDriver, begun: Sequence[str]) -> ReplayError | None:
@@ -114,14 +117,15 @@ class LaneAccount:
                 return Diverged(
                     f"in the process {line['lane']}: {line['fault']}", address=line["lane"], cause=str(line["kind"])
                 )
+        met = {line["address"]: line["action"] for line in lines if "address" in line}
         lanes = {envelope.lane for envelope in recording.envelopes} - {driver.tape.lane}
         for lane in sorted(lanes):
-            if any(line["lane"] == lane and line["live"] for line in lines) or driver.any_free():
+            if any(line["lane"] == lane and line.get("live") for line in lines) or driver.any_free():
                 continue
             parent = began_in(lane)
             if driver.action_of(parent) in ("stub", "override"):
                 continue  # the crossing that began it is served: it never runs
-            missing = self._missing(Tape(recording, lane), {line["address"]: line["action"] for line in lines})
+            missing = self._missing(Tape(recording, lane), met)
             if missing:
                 return left_over(missing)
         return None

@@ -68,6 +68,8 @@ class ReplaySession:
             )
         kinds = ("chance",) if clock == "live" else KINDS
         self._tape = Giver(held, recorder.redactor, driver.recorded_address, kinds) if held else None
+        if self._tape is not None:
+            self._tape.on_live = lambda note: self._account.noted(note)
         start_ns = recording.run.start_ns
         self._clock = RecordedClock(start_ns, runs_live) if clock != "live" and start_ns else None
         self._answer: tuple[object] | None = None
@@ -264,7 +266,7 @@ class ReplaySession:
         lines = lines_of(driver.calls, driver.leftovers(self._session.root), ended=error is None)
         notes = [*self._notes, *ambiguities(driver.tape)]
         if self._tape is not None:
-            notes += [*self._tape.remarks, *self._tape.live]
+            notes += [*self._tape.remarks, *sorted(self._tape.live), *self._account.notes()]
         details = getattr(error, "details", None)
         cause = getattr(error, "cause", "") or (type(error).__name__ if error is not None else "")
         steps = tuple(getattr(details, "next_steps", ()))

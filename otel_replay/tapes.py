@@ -251,6 +251,7 @@ class Giver:
         self._held = held
         self._redactor = redactor
         self._twin_of = twin_of
+        self.on_live: Callable[[str], None] | None = None
         self._lane: str | None = None
         self._counts: dict[tuple[str, str], itertools.count[int]] = {}
         self._clean: dict[str, str] = {}
@@ -276,8 +277,11 @@ class Giver:
                     return given
             else:
                 why = f"came {len(recorded)} times in the record and more often now"
-        if len(self.live) < TAPE_NOTES_MAX:
-            self.live.setdefault(f"{kind}: {text} {why}: live")
+        note = f"{kind}: {text} {why}: live"
+        if note not in self.live and len(self.live) < TAPE_NOTES_MAX:
+            self.live[note] = None
+            if self.on_live is not None:
+                self.on_live(note)
         return value
 
 
