@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of each agent framework in an environment of its own, kept in a cache folder, so that the project's
 # own environment stays lean. Names as arguments choose frameworks: tests/frameworks/run.sh langgraph
+# `clients` runs the tests of the client libraries in the project's environment. Each leaves its results for compat.py.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -21,11 +22,24 @@ declare -A packages=(
     [pydantic_ai@1.22]="pydantic-ai-slim[openai]==1.22.0 opentelemetry-sdk<1.39 opentelemetry-instrumentation-httpx==0.59b0"
 )
 
+results=$cache/results
+mkdir -p "$results"
+
+# leave_results NAME PYTHON PYTEST_ARGUMENTS...
+leave_results() {
+    "$2" -m pip freeze >"$results/$1.txt"
+    "$2" -m pytest --junitxml "$results/$1.xml" "${@:3}"
+}
+
 [[ $# -gt 0 ]] || set -- "${!packages[@]}"
 for name in "$@"; do
+    if [[ $name == clients ]]; then
+        leave_results clients "$python" -n 0 tests/instruments
+        continue
+    fi
     [[ -n ${packages[$name]:-} ]] || { echo "unknown framework: $name" >&2; exit 2; }
     home=$cache/$name
-    wanted=$(sha256sum pyproject.toml tests/frameworks/run.sh | sha256sum)
+    wanted=$(cat pyproject.toml <(echo "${common[@]} ${packages[$name]}") | sha256sum)
     if [[ $(cat "$home/.ready" 2>/dev/null) != "$wanted" ]]; then
         "$python" -m venv --clear "$home"
         # shellcheck disable=SC2086  # several packages
@@ -33,5 +47,5 @@ for name in "$@"; do
         echo "$wanted" >"$home/.ready"
     fi
     echo "== $name: $("$home/bin/python" -m pip freeze | grep -iE '^(langgraph|langchain-core|openai-agents|litellm|google-genai|openai|pydantic-ai-slim|mcp)==' | tr '\n' ' ')"
-    "$home/bin/python" -m pytest -m frameworks "tests/frameworks/test_${name%@*}.py"
+    leave_results "$name" "$home/bin/python" -m frameworks "tests/frameworks/test_${name%@*}.py"
 done

@@ -117,6 +117,7 @@ def test_an_answer_given_back_to_the_model_asks_the_same(lab: Lab) -> None:
     with ModelServer([ANSWER, reply.text("Blue.")]) as server:
         recorded = lab.record(lambda: agent(server.url))
     assert lab.replay(lambda: agent(server.url)) == recorded
+    assert "litellm.types" not in lab.envelopes()[1].request.text  # what was asked, not in which class it was held
 
 
 ERRORS = {400: "BadRequestError", 401: "AuthenticationError", 429: "RateLimitError", 500: "InternalServerError"}

@@ -9,7 +9,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from otel_replay import instrument
+from otel_replay import instrument, uninstrument
 from otel_replay.testing import ModelServer, reply
 from otel_replay.testing.reply import Reply, ToolCall
 
@@ -144,3 +144,54 @@ def test_a_fault_inside_the_instrument_does_not_reach_the_agent(
         answer, events = lab.record(agent, strict=False)
     assert [block.type for block in answer.content] == ["thinking", "text", "tool_use"]
     assert [events[0].type, events[-1].type] == ["message_start", "message_stop"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"), [(reply.reset(), anthropic.APIConnectionError), (reply.hang(), anthropic.APITimeoutError)]
+)
+def test_resets_and_timeouts_come_back(lab: Lab, answer: Reply, kind: type[Exception]) -> None:
+    def agent(url: str) -> Any:
+        with pytest.raises(kind) as caught:
+            sync_of(url, timeout=0.3).messages.create(model="m", max_tokens=9, messages=ASK)
+        return type(caught.value), str(caught.value)
+
+    instrument("anthropic")
+    with ModelServer([answer]) as server:
+        recorded = lab.record(lambda: agent(server.root_url))
+    assert lab.replay(lambda: agent(server.root_url)) == recorded
+
+
+def test_parallel_calls_keep_their_answers_and_a_cancelled_one_is_cancelled_again(lab: Lab) -> None:
+    async def agent(url: str) -> Any:
+        async with anthropic.AsyncAnthropic(base_url=url, api_key="none", max_retries=0) as client:
+
+            def ask(words: str) -> Any:
+                told: list[Any] = [{"role": "user", "content": words}]
+                return client.messages.create(model="m", max_tokens=9, messages=told)
+
+            hung = asyncio.create_task(ask("hang"))
+            found = await asyncio.gather(*(ask(str(number)) for number in range(4)))
+            hung.cancel()
+            return [answer.content[0].text for answer in found], await asyncio.gather(hung, return_exceptions=True)
+
+    def play(request: Any) -> Reply:
+        words = request.messages[0]["content"]
+        return reply.hang() if words == "hang" else reply.after(0.05 * (4 - int(words)), reply.text(f"about {words}"))
+
+    instrument("anthropic")
+    with ModelServer(play) as server:
+        recorded = lab.record(lambda: asyncio.run(agent(server.root_url)))
+    again = lab.replay(lambda: asyncio.run(agent(server.root_url)))
+    assert again[0] == recorded[0] == [f"about {number}" for number in range(4)]
+    assert [type(fault) for fault in again[1]] == [type(fault) for fault in recorded[1]] == [asyncio.CancelledError]
+
+
+def test_twice_is_once_and_undone_is_undone(lab: Lab) -> None:
+    instrument("anthropic")
+    instrument("anthropic")
+    with ModelServer([ANSWER, ANSWER]) as server:
+        lab.record(lambda: _create(server.root_url))
+        assert len(lab.envelopes()) == 1
+        uninstrument("anthropic")
+        lab.record(lambda: _create(server.root_url))
+    assert lab.envelopes() == ()
