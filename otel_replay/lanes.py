@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import orjson
+
 from otel_replay import session as _session
 from otel_replay.crossing import Crossing
 from otel_replay.session import Scope, Session
@@ -85,7 +87,8 @@ def told_to_children() -> Iterator[None]:
         return
     if scope.session.before_child is not None:
         scope.session.before_child()
-    lane = next_lane(scope.session, scope.crossing)
+    named: tuple[Crossing | None] | None = getattr(_starting, "named", None)
+    lane = next_lane(scope.session, scope.crossing if named is None else named[0])
     with _lock:
         before = os.environ.get(VARIABLE)
         os.environ[VARIABLE] = scope.session.describe(lane)
@@ -99,6 +102,29 @@ def told_to_children() -> Iterator[None]:
                 os.environ.pop(VARIABLE, None)
             else:
                 os.environ[VARIABLE] = before
+
+
+@contextmanager
+def begun_in_name_of(crossing: Crossing | None) -> Iterator[None]:
+    """While in here, a process that is started is a lane of `crossing` (None: of the run), whatever runs now."""
+    _starting.named = (crossing,)
+    try:
+        yield
+    finally:
+        _starting.named = None
+
+
+def tell_request(crossing: Crossing) -> dict[str, Any]:
+    """Return what a server must know to be a lane of the run while it handles `crossing`; {} if it cannot be told."""
+    session = crossing.session
+    if session.describe is None or session.closed:
+        return {}
+    if session.before_child is not None:
+        session.before_child()
+    lane = next_lane(session, crossing)
+    told: dict[str, Any] = orjson.loads(session.describe(lane))
+    session.told.append(lane)
+    return told
 
 
 def lane_that_begins() -> str | None:

@@ -23,6 +23,8 @@ PAYLOAD_BYTES_MAX = 64 * 1024 * 1024
 """A payload beyond this is lost, with its size as the reason."""
 PAYLOAD_DEPTH_MAX = 200
 CHUNKS_MAX = 100_000
+ATTRIBUTES_AWAITING_MAX = 10_000
+"""Most GenAI spans whose content waits for their end."""
 EXCEPTION_CHAIN_MAX = 20
 
 # Files ---------------------------------------------------------------------------------------------------

@@ -146,6 +146,8 @@ class Session:
         """How many processes each crossing, or the run itself under "", has begun."""
         self.told: list[str] = []
         """Those that it has started and told their lane: they are lanes only if they cross a boundary."""
+        self.asked_elsewhere: set[str] = set()
+        """Addresses of crossings that asked a server which this run did not begin: it may not know of the run."""
         self.describe: Callable[[str], str] | None = None
         """Returns what a spawned process must know to be that lane of this session."""
         self.before_child: Callable[[], None] | None = None

@@ -31,6 +31,7 @@ class Settings:
     chance: bool = False
     clock: str = "live"
     capture_content: str = "SPAN_ONLY"
+    completion_hook: str = ""
     value_length_limit: int | None = None
     project: Mapping[str, object] = field(default_factory=dict)
     project_dir: str = ""
@@ -93,6 +94,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         clock="tape" if (env.get("OTEL_REPLAY_CLOCK") or str(table.get("clock", ""))).lower() == "tape" else "live",
         fsync=env.get("OTEL_REPLAY_FSYNC", "").lower() in ("1", "true", "yes"),
         capture_content=env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY").upper(),
+        completion_hook=env.get("OTEL_REPLAY_COMPLETION_HOOK", ""),
         value_length_limit=_length_limit(env),
         project=table,
         project_dir=folder,

@@ -33,6 +33,7 @@ KNOWN: dict[str, tuple[str, str]] = {
     "google_genai": ("google.genai", "google-genai"),
     "litellm": ("litellm", "litellm"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai-slim"),
+    "mcp": ("mcp.client.session", "mcp"),
 }
 """Instrument -> (the module whose import brings the library, its distribution's name; "" for the standard library)."""
 ALIASES = {"requests": "urllib3", "urllib": "http_client", "http.client": "http_client"}

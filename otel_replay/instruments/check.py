@@ -268,6 +268,31 @@ def _litellm(_root: str, wire: str) -> Calls:
     ]
 
 
+def _mcp(_root: str, _wire: str) -> Calls:
+    anyio = import_module("anyio")
+    client = import_module("mcp.client.session").ClientSession
+    message = import_module("mcp.shared.message").SessionMessage
+    types = import_module("mcp.types")
+
+    async def ask() -> None:
+        to_client, from_server = anyio.create_memory_object_stream(1)
+        to_server, from_client = anyio.create_memory_object_stream(1)
+
+        async def answer() -> None:
+            asked = (await from_client.receive()).message
+            said = {"jsonrpc": "2.0", "id": getattr(asked, "root", asked).id, "result": {}}
+            kind = types.JSONRPCMessage if hasattr(types.JSONRPCMessage, "model_validate") else types.JSONRPCResponse
+            await to_client.send(message(kind.model_validate(said)))
+
+        async with anyio.create_task_group() as group, client(from_server, to_server) as session:
+            group.start_soon(answer)
+            await session.send_ping()
+        for stream in (to_client, from_server, to_server, from_client):
+            stream.close()
+
+    return [("requests", lambda: asyncio.run(ask()))]
+
+
 _CALLS: dict[str, Callable[[str, str], Calls]] = {
     "openai": _openai,
     "anthropic": _anthropic,
@@ -282,4 +307,5 @@ _CALLS: dict[str, Callable[[str, str], Calls]] = {
     "google_genai": _google_genai,
     "litellm": _litellm,
     "pydantic_ai": _pydantic_ai,
+    "mcp": _mcp,
 }

@@ -92,3 +92,8 @@ class LiteLLMInstrumentor(_Instrumentor):
 class GoogleGenAIInstrumentor(_Instrumentor):
     name = "google_genai"
     needs = ("google-genai >= 1.53",)
+
+
+class MCPInstrumentor(_Instrumentor):
+    name = "mcp"
+    needs = ("mcp >= 1.20",)

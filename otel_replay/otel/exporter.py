@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_replay.otel.convert import to_neutral
-from otel_replay.span import SpanSink
+from otel_replay.span import Span, SpanSink
 
 _log = logging.getLogger("otel_replay")
 
@@ -40,8 +40,12 @@ class ParquetSpanExporter(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Keep `spans`. Never raises: a failure is counted, logged, and told to the processor."""
+        return self.keep([to_neutral(span) for span in spans])
+
+    def keep(self, spans: Sequence[Span]) -> SpanExportResult:
+        """As `export`, for neutral spans."""
         try:
-            self._open().write([to_neutral(span) for span in spans])
+            self._open().write(list(spans))
         except Exception as fault:  # noqa: BLE001  # an exporter must not raise into the program's exit path
             self.failed_spans += len(spans)
             _log.warning("%d span(s) could not be kept: %s (%d so far)", len(spans), fault, self.failed_spans)

@@ -20,6 +20,9 @@ declare -A packages=(
     [google_genai@1.53]="google-genai==1.53.0 aiohttp"
     [pydantic_ai]="pydantic-ai-slim[openai,mcp]"
     [pydantic_ai@1.22]="pydantic-ai-slim[openai]==1.22.0 opentelemetry-sdk<1.39 opentelemetry-instrumentation-httpx==0.59b0"
+    [mcp]="mcp"
+    [util_genai]="opentelemetry-util-genai"
+    [mcp@1.22]="mcp==1.22.0"
 )
 
 results=$cache/results
@@ -46,6 +49,6 @@ for name in "$@"; do
         "$home/bin/python" -m pip install --quiet --disable-pip-version-check "${common[@]}" ${packages[$name]} -e .
         echo "$wanted" >"$home/.ready"
     fi
-    echo "== $name: $("$home/bin/python" -m pip freeze | grep -iE '^(langgraph|langchain-core|openai-agents|litellm|google-genai|openai|pydantic-ai-slim|mcp)==' | tr '\n' ' ')"
+    echo "== $name: $("$home/bin/python" -m pip freeze | grep -iE '^(langgraph|langchain-core|openai-agents|litellm|google-genai|openai|pydantic-ai-slim|mcp|opentelemetry-util-genai)==' | tr '\n' ' ')"
     leave_results "$name" "$home/bin/python" -m frameworks "tests/frameworks/test_${name%@*}.py"
 done

@@ -1,0 +1,163 @@
+"""The client side of MCP: each request is a crossing, and what is served is never sent."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any
+
+from otel_replay.crossing import Crossing, Spec
+from otel_replay.instruments import _framework, _mcp_meta
+from otel_replay.instruments._cross import Describe, cross
+from otel_replay.instruments._patch import Patches
+from otel_replay.session import current_scope
+
+Send = Callable[[dict[str, str]], Awaitable[Any]]
+"""Sends one message, with this more in its `_meta` where it is a request."""
+
+
+class _Peer:
+    """One connection in a replay: what its server would have to be told before anything on it runs live."""
+
+    def __init__(self) -> None:
+        self.owed: list[Send] = []
+        self._lock: Any = import_module("anyio").Lock()
+        self.awake = False
+
+    async def wake(self, more: dict[str, str]) -> None:
+        """Send what was only served or held back so far, in order, in the name of the request with `more`."""
+        async with self._lock:
+            owed, self.owed = self.owed, []
+            self.awake = True
+            for send in owed:
+                await send(more)
+
+
+def _asked(request: Any) -> tuple[Spec, object]:
+    data = request.model_dump(by_alias=True, mode="json", exclude_none=True)
+    method, params = data["method"], data.get("params") or {}
+    meta = {key: value for key, value in params.pop("_meta", {}).items() if key not in _mcp_meta.OURS}
+    if meta:
+        params["_meta"] = meta
+    if method != "tools/call":
+        return _spec("mcp." + method.replace("/", ".")), params
+    name = params.pop("name")
+    arguments = params.pop("arguments", {})
+    return _spec(name), {**arguments, "_call": params} if params else arguments
+
+
+def _spec(name: str) -> Spec:
+    spec = _framework.spec_of(name, "mcp")
+    spec.mutes = True  # its own requests over HTTP are this crossing
+    return spec
+
+
+def _with_meta(request: Any, more: dict[str, str]) -> Any:
+    """Return `request` with `more` in its `_meta`; itself where it has no parameters."""
+    inner = getattr(request, "root", request)
+    params = getattr(inner, "params", None)
+    if params is None or not more:
+        return request
+    before = params.meta
+    kept = before if isinstance(before, dict) else {} if before is None else before.model_dump(exclude_none=True)
+    meta: Any = {**kept, **more}
+    kind = getattr(type(params), "Meta", None)
+    if kind is not None:
+        meta = kind.model_validate(meta)
+    again = inner.model_copy(update={"params": params.model_copy(update={"meta": meta})})
+    return type(request)(again) if inner is not request else again
+
+
+class Client:
+    """The shells around a client session's methods."""
+
+    def __init__(self, patches: Patches) -> None:
+        self._patches = patches
+        self._kind: Any = import_module("mcp.client.session").ClientSession
+        self._peers: weakref.WeakKeyDictionary[Any, _Peer] = weakref.WeakKeyDictionary()
+
+    def install(self) -> None:
+        kind = self._kind
+        sends = kind if "send_request" in vars(kind) else import_module("mcp.shared.session").BaseSession
+        self._patches.replace(sends, "send_request", self._send_request)
+        self._patches.replace(sends, "send_notification", self._send_notification)
+        self._patches.replace(kind, "send_discover", self._send_discover, required=sends is kind)
+
+    def _send_request(self, original: Any) -> Any:
+        async def send_request(session: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._patches.on or not isinstance(session, self._kind):
+                return await original(session, request, *args, **kwargs)
+            return await self._cross(
+                session, lambda: _asked(request), request, lambda sent: original(session, sent, *args, **kwargs)
+            )
+
+        return send_request
+
+    def _send_discover(self, original: Any) -> Any:
+        async def send_discover(session: Any, version: str) -> Any:
+            if not self._patches.on:
+                return await original(session, version)
+            return await self._cross(
+                session,
+                lambda: (_spec("mcp.server.discover"), {"version": version}),
+                None,
+                lambda _none: original(session, version),
+            )
+
+        return send_discover
+
+    def _send_notification(self, original: Any) -> Any:
+        async def send_notification(session: Any, notification: Any, *args: Any, **kwargs: Any) -> None:
+            scope = current_scope() if self._patches.on and isinstance(session, self._kind) else None
+            if scope is not None and scope.session.raises_when_late:
+                peer = self._peer(session)
+                if not peer.awake:
+                    peer.owed.append(lambda _more: original(session, notification, *args, **kwargs))
+                    return
+            await original(session, notification, *args, **kwargs)
+
+        return send_notification
+
+    def _peer(self, session: Any) -> _Peer:
+        found = self._peers.get(session)
+        if found is None:
+            found = self._peers[session] = _Peer()
+        return found
+
+    async def _cross(
+        self, session: Any, describe: Describe, request: Any, send: Callable[[Any], Awaitable[Any]]
+    ) -> Any:
+        crossing = cross(describe)
+        if crossing is None:
+            return await send(request)
+        if crossing.served is not None:
+            if crossing.name == "mcp.initialize":
+                self._peer(session).owed.append(lambda more: send(_with_meta(request, more)))
+            await crossing.served.wait_async()
+            return crossing.served.give()
+        token = crossing.open()
+        try:
+            result = await self._live(session, crossing, request, send)
+        except BaseException as fault:
+            crossing.raised(fault)
+            raise
+        finally:
+            crossing.close(token)
+        crossing.returned(result)
+        return result
+
+    async def _live(self, session: Any, crossing: Crossing, request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
+        more: dict[str, str] = {}
+        attached, key = None, None
+        with crossing.session.faults.contained("instrument"):
+            more = _mcp_meta.written(crossing)
+            request = _with_meta(request, more)
+            key, attached = _mcp_meta.key_of(more), _mcp_meta.attach(more)
+        try:
+            with _mcp_meta.flying(key):
+                if crossing.session.raises_when_late:
+                    await self._peer(session).wake(more)
+                return await send(request)
+        finally:
+            _mcp_meta.detach(attached)

@@ -1,0 +1,261 @@
+"""MCP clients and servers over stdio and streamable HTTP, recorded once and replayed with the server gone."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otel_replay import ReplayPlan, instrument, open_store, record, uninstrument
+from otel_replay.errors import ReplayError, SideEffectBlocked
+from otel_replay.instruments import _mcp_client, _mcp_meta
+from otel_replay.instruments.check import dry_calls
+from tests.frameworks.conftest import Lab
+
+pytestmark = pytest.mark.frameworks
+if importlib.util.find_spec("mcp") is not None:
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    try:
+        from mcp.client.streamable_http import streamablehttp_client as http_client
+    except ImportError:
+        from mcp.client.streamable_http import streamable_http_client as http_client
+
+HERE = Path(__file__).parents[2]
+Connect = Callable[[], Any]
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> Path:
+    """The file in which the server notes what its tools did."""
+    path = tmp_path / "done"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def mcp_lab(lab: Lab) -> Lab:
+    instrument("all")
+    return lab
+
+
+def over_stdio(done: Path) -> Connect:
+    env = {"PYTHONPATH": str(HERE), "DESK_DONE": str(done)}
+    args = ["-m", "tests.frameworks.mcp_server", "stdio"]
+    return lambda: stdio_client(StdioServerParameters(command=sys.executable, args=args, env=env))
+
+
+@contextmanager
+def http_server(done: Path, store: Path, mode: str = "record") -> Iterator[Connect]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = {**os.environ, "PYTHONPATH": str(HERE), "DESK_DONE": str(done), "OTEL_REPLAY_STORE": str(store)}
+    env["OTEL_REPLAY_MODE"] = mode
+    program = subprocess.Popen([sys.executable, "-m", "tests.frameworks.mcp_server", str(port)], env=env, cwd=HERE)
+    try:
+        _wait_for(port)
+        yield lambda: http_client(f"http://127.0.0.1:{port}/mcp")
+    finally:
+        program.terminate()
+        program.wait()
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError("the server did not start")
+
+
+@contextmanager
+def connection(how: str, done: Path, store: Path) -> Iterator[Connect]:
+    if how == "stdio":
+        yield over_stdio(done)
+    else:
+        with http_server(done, store) as connect:
+            yield connect
+
+
+def agent(connect: Connect, qty: int = 3) -> Any:
+    """Return what an agent gets: the tools' names, and two results asked for at once."""
+
+    async def go() -> Any:
+        async with connect() as streams, ClientSession(*streams[:2]) as session:
+            await session.initialize()
+            listed = await session.list_tools()
+            calls = (("quote", {"symbol": "ACME"}), ("place_order", {"symbol": "ACME", "qty": qty}))
+            results = await asyncio.gather(*(session.call_tool(name, given) for name, given in calls))
+            return [tool.name for tool in listed.tools], results
+
+    return asyncio.run(go())
+
+
+@pytest.mark.parametrize("how", ["stdio", "http"])
+def test_a_run_replays_with_the_server_gone(mcp_lab: Lab, done: Path, how: str) -> None:
+    with connection(how, done, mcp_lab.store) as connect:
+        then = mcp_lab.record(lambda: agent(connect))
+        ran = done.read_text()
+    assert sorted(ran.splitlines()) == ["bought 3 ACME", "rates ACME"]
+    assert sorted(mcp_lab.addresses()) == [
+        ("mcp.initialize[1]", "mcp"),
+        ("mcp.tools.list[1]", "mcp"),
+        ("place_order[1]", "mcp"),
+        ("quote[1]", "mcp"),
+        ("quote[1]~1/rates[1]", "custom"),
+    ]
+    assert then[0] == ["quote", "place_order", "refuse"]
+    now = mcp_lab.replay(lambda: agent(connect))
+    assert now == then
+    assert [type(one) for one in now[1]] == [type(one) for one in then[1]]
+    assert done.read_text() == ran
+
+
+@pytest.mark.parametrize("how", ["stdio", "http"])
+def test_one_tool_runs_live_and_the_rest_is_served(mcp_lab: Lab, done: Path, how: str) -> None:
+    with connection(how, done, mcp_lab.store) as connect:
+        then = mcp_lab.record(lambda: agent(connect))
+        done.write_text("")
+        assert mcp_lab.replay(lambda: agent(connect), ReplayPlan().live("place_order", 1)) == then
+        assert done.read_text() == "bought 3 ACME\n"
+        # A live tool of a server that the replay began asks for its rates as recorded; one at an address does not.
+        assert mcp_lab.replay(lambda: agent(connect), ReplayPlan().live("quote", 1)) == then
+        assert done.read_text() == "bought 3 ACME\n" + ("rates ACME\n" if how == "http" else "")
+
+
+@pytest.mark.parametrize("how", ["stdio", "http"])
+def test_what_was_not_asked_for_reaches_no_server(mcp_lab: Lab, done: Path, how: str) -> None:
+    with connection(how, done, mcp_lab.store) as connect:
+        mcp_lab.record(lambda: agent(connect))
+        ran = done.read_text()
+        with pytest.raises(ReplayError, match="place_order"):
+            mcp_lab.replay(lambda: agent(connect, qty=4))
+    assert done.read_text() == ran
+
+
+def test_the_spans_of_a_server_are_in_the_trace_of_the_run_under_the_call(mcp_lab: Lab, done: Path) -> None:
+    with http_server(done, mcp_lab.store) as connect:
+        mcp_lab.record(lambda: agent(connect))
+    with open_store(mcp_lab.store) as store:
+        recording = store.recording(mcp_lab.run_id)
+        assert recording.complete
+    found = {one.address: one for one in recording.envelopes}
+    call, inner = found["quote[1]"], found["quote[1]~1/rates[1]"]
+    (lane,) = (one for one in recording.lanes if one.lane == "quote[1]~1")
+    assert (inner.trace_id, inner.parent_span_id) == (call.trace_id, lane.span_id)
+    assert lane.parent_span_id == call.span_id
+
+
+def test_one_server_serves_several_runs_at_once(mcp_lab: Lab, done: Path) -> None:
+    async def one(name: str, connect: Connect) -> tuple[str, Any]:
+        with record(name, store=mcp_lab.store, strict=True) as run:
+            async with connect() as streams, ClientSession(*streams[:2]) as session:
+                await session.initialize()
+                for symbol in (name, "ACME"):
+                    result = await session.call_tool("quote", {"symbol": symbol})
+        return run.id, result
+
+    async def all_of(connect: Connect) -> list[tuple[str, Any]]:
+        return await asyncio.gather(*(asyncio.create_task(one(name, connect)) for name in ("tea", "milk", "rum")))
+
+    with http_server(done, mcp_lab.store) as connect:
+        runs = asyncio.run(all_of(connect))
+    with open_store(mcp_lab.store) as store:
+        for run_id, _result in runs:
+            recording = store.recording(run_id)
+            assert recording.complete
+            assert sorted(one.address for one in recording.envelopes) == [
+                "mcp.initialize[1]",
+                *(["mcp.tools.list[1]"] if any("tools.list" in one.address for one in recording.envelopes) else []),
+                "quote[1]",
+                "quote[1]~1/rates[1]",
+                "quote[2]",
+                "quote[2]~1/rates[1]",
+            ]
+
+
+def test_errors_come_back_as_they_were(mcp_lab: Lab, done: Path) -> None:
+    async def go() -> Any:
+        async with over_stdio(done)() as streams, ClientSession(*streams[:2]) as session:
+            await session.initialize()
+            refused = await session.call_tool("refuse", {"word": "tea"})
+            try:
+                await session.read_resource("desk://nothing")  # type: ignore[arg-type, unused-ignore]
+            except Exception as fault:
+                return refused, fault
+
+    then = mcp_lab.record(lambda: asyncio.run(go()))
+    now = mcp_lab.replay(lambda: asyncio.run(go()))
+    assert "Error executing tool refuse" in str(then[0])
+    assert now[0] == then[0]
+    assert type(now[1]) is type(then[1])
+    assert (now[1].error, str(now[1])) == (then[1].error, str(then[1]))
+
+
+def test_a_tool_with_side_effects_never_runs_by_drift(mcp_lab: Lab, done: Path) -> None:
+    Path("pyproject.toml").write_text('[tool.otel_replay]\nside_effects = ["place_order"]\n')
+    connect = over_stdio(done)
+    mcp_lab.record(lambda: agent(connect))
+    ran = done.read_text()
+    with pytest.raises(SideEffectBlocked, match="place_order"):
+        mcp_lab.replay(lambda: agent(connect, qty=4), ReplayPlan(hybrid=True).live("quote", 1))
+    assert "bought 4" not in done.read_text().removeprefix(ran)
+
+
+def test_twice_is_once_and_undone_is_gone(mcp_lab: Lab, done: Path) -> None:
+    instrument("mcp")
+    mcp_lab.record(lambda: agent(over_stdio(done)))
+    assert len(mcp_lab.addresses()) == 5
+    uninstrument("mcp")
+    mcp_lab.record(lambda: agent(over_stdio(done)))
+    assert mcp_lab.addresses() == [("~1/rates[1]", "custom")]  # the server, which has an instrument of its own
+
+
+def test_a_fault_within_never_reaches_the_agent(mcp_lab: Lab, done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_args: Any) -> Any:
+        raise RuntimeError("broken within")
+
+    monkeypatch.delenv("OTEL_REPLAY_STRICT")
+    then = agent(over_stdio(done))
+    for where, step in (
+        (_mcp_client, "_asked"),
+        (_mcp_client, "_with_meta"),
+        (_mcp_meta, "written"),
+        (_mcp_meta, "_entries"),
+    ):
+        with monkeypatch.context() as patch, record("run", store=mcp_lab.store, strict=False) as run:
+            patch.setattr(where, step, broken)
+            assert agent(over_stdio(done)) == then
+        assert run.faults["instrument"] >= 1, step
+
+
+def test_what_a_request_says_of_a_run_is_read_with_care() -> None:
+    meta = {
+        "traceparent": "00-" + "a" * 32 + "-" + "b" * 16 + "-01",
+        "baggage": f"otel_replay.run.id={'c' * 32},otel_replay.run.lane=quote%5B1%5D~1,otel_replay.mode=record,x=1",
+    }
+    asked = _mcp_meta.read(meta)
+    assert asked == _mcp_meta.Asked("c" * 32, "", "quote[1]~1", "record", "a" * 32, "b" * 16)
+    for key, value in (("c" * 32, "../etc"), ("record", "live"), ("quote%5B1%5D~1", "")):
+        assert _mcp_meta.read({**meta, "baggage": meta["baggage"].replace(key, value)}) is None
+    assert _mcp_meta.read({"baggage": ["no", 1], "traceparent": None}) is None
+
+
+def test_the_dry_call_of_doctor_covers_it(lab: Lab) -> None:
+    told = {coverage.name: coverage for coverage in dry_calls()}
+    assert told["mcp"].problem == ""
+    assert told["mcp"].layers == ("requests",)
