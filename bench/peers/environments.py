@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -39,8 +38,9 @@ def python_of(name: str, wanted: list[str] | None = None) -> Path:
     with open(CACHE / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two benches at once would take it from under each other
         if not (home / "stamp").exists() or (home / "stamp").read_text() != stamp:
-            shutil.rmtree(home, ignore_errors=True)
-            subprocess.run([sys.executable, "-m", "venv", home], check=True)
+            (home / "stamp").unlink(missing_ok=True)
+            if not (home / "bin" / "python").exists():
+                subprocess.run([sys.executable, "-m", "venv", home], check=True)
             pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             subprocess.run([*pip, *packages, *ours], check=True)
             (home / "stamp").write_text(stamp)
