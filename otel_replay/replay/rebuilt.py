@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from otel_replay.envelope import Envelope
+from otel_replay.replay.meaning import meaning
 
 POSITIONAL = "*args"
 """Under which name a recorded request keeps arguments whose parameters' names it does not know."""
@@ -27,7 +28,8 @@ def comparable(envelope: Envelope, now: object) -> tuple[dict[str, object], dict
 
     Where the import names the `unknown` fields, all others are compared. Else a field that the record lacks is unknown,
     unless it is one of `dropped`: those the recorder always left out, so that two different requests look alike. With
-    `defaults` an empty request is a call with every argument left to its default.
+    `defaults` an empty request is a call with every argument left to its default. A model's rebuilt request is
+    compared by what it means (`meaning.py`).
     """
     facts, recorded = _facts(envelope), envelope.request.tree()
     if not isinstance(recorded, dict) or not isinstance(now, dict) or not (recorded or facts.get("defaults")):
@@ -38,6 +40,8 @@ def comparable(envelope: Envelope, now: object) -> tuple[dict[str, object], dict
     dropped = facts.get("dropped")
     if isinstance(dropped, (list, tuple)) and any(name in now and name not in recorded for name in dropped):
         return None
+    if envelope.kind == "model" and not facts.get("defaults"):
+        recorded, now = meaning(recorded), meaning(now)
     recorded = _named(recorded, now)
     return recorded, {name: value for name, value in now.items() if name in recorded}
 

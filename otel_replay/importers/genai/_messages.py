@@ -164,6 +164,8 @@ def anthropic_block(block: dict[str, Any]) -> dict[str, Any]:
     if kind == "tool-result":
         return {"type": "tool_call_response", "id": block.get("toolCallId"),
                 "response": block.get("result", block.get("output"))}  # fmt: skip
+    if kind == "text" and isinstance(block.get("text"), str) and "content" not in block:
+        return text_part(block["text"])
     return block
 
 

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from otel_replay import codec, run_digest, semconv
 from otel_replay.envelope import NOT_WHOLE, Envelope, Outcome, Recording, Run, lost
 from otel_replay.span import Span
-
-_CROSSINGS_MAX = 1_000_000
-"""Beyond this a count is damage, not a run: gaps are named up to here."""
+from otel_replay.wholeness import gaps_and_problems
 
 is_ours = codec.is_ours
 
@@ -23,9 +21,13 @@ def recordings_of(spans: Sequence[Span], source: str) -> list[Recording]:
 
 
 def _recording(run_id: str, spans: Sequence[Span], source: str) -> Recording:
-    runs = [run for run in map(codec.run_from_span, spans) if run is not None]
+    runs: dict[str, Run] = {}
+    for run in map(codec.run_from_span, spans):
+        if run is not None:
+            runs.setdefault(run.lane, run)
     envelopes: dict[tuple[str, int], Envelope] = {}
     damaged: dict[str, str] = {}
+    twice: list[str] = []
     for span in spans:
         if codec.is_run(span):
             continue
@@ -33,6 +35,13 @@ def _recording(run_id: str, spans: Sequence[Span], source: str) -> Recording:
         envelope = reading.envelope or _damaged(span, reading.reason)
         key = (envelope.lane, envelope.seq)
         if reading.envelope is not None:
+            before = envelopes.get(key)
+            if (
+                before is not None
+                and envelope.address not in damaged
+                and run_digest.term(before) != run_digest.term(envelope)
+            ):
+                twice.append(f"{envelope.address} came twice, and the two differ")
             damaged.pop(envelope.address, None)
             if envelope.grade == "insufficient" and envelope.kind != "custom":  # imported once, and short of content
                 damaged[envelope.address] = envelope.outcome.lost_reason or envelope.request.reason
@@ -42,17 +51,16 @@ def _recording(run_id: str, spans: Sequence[Span], source: str) -> Recording:
             damaged[envelope.address] = f"{reading.integrity}: {reading.reason}"
         envelopes[key] = envelope
     found = tuple(sorted(envelopes.values(), key=lambda envelope: (envelope.lane, envelope.seq)))
-    run = next((run for run in runs if not run.lane), None)
-    problems = [] if run is not None else ["the run's own span is not here: the run was interrupted, or it was lost"]
-    run = run or _run_without_span(run_id, spans)
-    problems += [note.removeprefix(NOT_WHOLE) for note in run.notes if note.startswith(NOT_WHOLE)]
-    seqs = {envelope.seq for envelope in found if not envelope.lane}
-    gaps = tuple(n for n in range(1, min(run.crossings, _CROSSINGS_MAX) + 1) if n not in seqs)
-    whole = not (gaps or damaged or problems or run.lanes)
-    if whole and run.digest and run_digest.of_run(found, like=run.digest) != run.digest:
-        problems.append("the crossings do not add up to the run's digest")
-    others = tuple(sorted((one for one in runs if one.lane), key=lambda one: one.lane))
-    return Recording(run, found, (), gaps, damaged, tuple(problems), source, others)
+    main = runs.get("")
+    problems = [] if main is not None else ["the run's own span is not here: the run was interrupted, or it was lost"]
+    main = main or _run_without_span(run_id, spans)
+    problems += [note.removeprefix(NOT_WHOLE) for note in main.notes if note.startswith(NOT_WHOLE)]
+    seqs: dict[str, list[int]] = {}
+    for envelope in found:
+        seqs.setdefault(envelope.lane, []).append(envelope.seq)
+    gaps, short = gaps_and_problems(runs, main.lanes, seqs, found, damaged)
+    others = tuple(one for lane, one in sorted(runs.items()) if lane)
+    return Recording(main, found, (), gaps, damaged, (*problems, *twice, *short), source, others)
 
 
 def _run_without_span(run_id: str, spans: Sequence[Span]) -> Run:

@@ -173,6 +173,9 @@ def _has_tool_use(blocks: list[Any]) -> bool:
 def _recorded_response(call: Call, boundary: str) -> dict[str, Any]:
     """Return a recorded response made whole: what its form demands and the record lacks is invented and named."""
     body: dict[str, Any] = _text_arguments(call.response)
+    if boundary == _vendor.ANTHROPIC and isinstance(body.get("content"), list):
+        # The record is a dump of the SDK's object: what it has as null the vendor had not sent, nor does the agent.
+        body["content"] = [_without_nulls(block) for block in body["content"]]
     if boundary != _vendor.OPENAI_CHAT or not isinstance(body.get("choices"), list):
         return body
     invented = Invented()
@@ -191,6 +194,10 @@ def _recorded_response(call: Call, boundary: str) -> dict[str, Any]:
                 choice["finish_reason"] = invented.give(f"choices[{index}].finish_reason", "stop")
     call.notes.extend(invented.note())
     return body
+
+
+def _without_nulls(block: Any) -> Any:
+    return {name: item for name, item in block.items() if item is not None} if isinstance(block, dict) else block
 
 
 def _complete_chat(call: Call, body: dict[str, Any], invented: Invented) -> None:
