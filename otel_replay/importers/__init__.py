@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from otel_replay.errors import ImportFault
 from otel_replay.importers import checks, detect, documents, live, sources, yaml_text
 from otel_replay.importers.result import ImportResult, ParquetRows, Problem, Progress, Report
-from otel_replay.importers.shapes import chronicle, frames, tables, vcr
+from otel_replay.importers.shapes import chronicle, frames, langfuse, tables, vcr
 from otel_replay.importers.sources import Input, Source
 from otel_replay.span import Span
 
@@ -136,6 +136,9 @@ def _binary_or_json(file: BinaryIO, size: int, format: str | None, report: Repor
         file.seek(0)
         report.found("vcr")
         yield from vcr.spans(yaml_text.interactions(file, report), report)
+        return
+    if format in (None, "langfuse") and langfuse.begins_csv(head):
+        yield from langfuse.read_csv(file, report)
         return
     if format == "otlp-proto" or (begins not in (b"{", b"[") and not head.startswith((b"\xff\xfe", b"\xfe\xff"))):
         if format not in (None, "otlp-proto"):

@@ -44,6 +44,10 @@ def _first(steps: Iterator[tuple[int, int] | None]) -> list[tuple[int, int] | No
 
 def read(file: BinaryIO, size: int, report: Report) -> Iterator[Span]:
     """Read the messages one by one; a message that is broken or too large is skipped and named."""
+    answer = _tempo_answer(file, size)
+    if answer is not None:
+        yield from _tempo(answer, report)
+        return
     name = layout(file, size)
     walks = {"4-byte": _fixed, "raw": _fields, "varint": _varints}
     if name not in walks:
@@ -64,6 +68,64 @@ def read(file: BinaryIO, size: int, report: Report) -> Iterator[Span]:
             yield from _message(_unpacked(data), report, where)
         except (ImportFault, ValueError, zstandard.ZstdError) as fault:
             report.problem("skipped", "a message that is no OTLP", f"{where}: {fault}")
+
+
+def _tempo_answer(file: BinaryIO, size: int) -> dict[int, int | bytes] | None:
+    """Return the fields of Tempo's v2 answer in protobuf, or None where the file is none.
+
+    TraceByIDResponse is {trace = 1, metrics = 2, status = 3, message = 4}; its trace is itself a TracesData, which
+    tells it from one. Source: grafana/tempo, `pkg/tempopb/tempo.proto`.
+    """
+    file.seek(0)
+    if size > IMPORT_SPAN_BYTES_MAX or file.read(1) != bytes([_GROUP_TAG]):
+        return None
+    file.seek(0)
+    data = file.read(size)
+    found = _top_fields(data)
+    trace = found.get(1) if found is not None else None
+    if found is None or not isinstance(trace, bytes) or trace[:1] != bytes([_GROUP_TAG]):
+        return None
+    try:
+        inner = protobuf.read_request(trace).items
+        outer = protobuf.read_request(data).items if set(found) == {1} else []
+    except (ImportFault, ValueError):
+        return None
+    return found if not outer and any(span.span_id and span.start_ns for span in inner) else None
+
+
+def _top_fields(data: bytes) -> dict[int, int | bytes] | None:
+    """Return the fields 1 to 4 of a message, each once; None where it has others."""
+    found: dict[int, int | bytes] = {}
+    at = 0
+    while at < len(data):
+        number, kind = data[at] >> 3, data[at] & 7
+        value = _varint(data[at + 1 : at + 11])
+        if value is None or number in found or (number, kind) not in ((1, 2), (2, 2), (3, 0), (4, 2)):
+            return None
+        at += 1 + value[1]
+        if kind == 0:
+            found[number] = value[0]
+            continue
+        if at + value[0] > len(data):
+            return None
+        found[number] = data[at : at + value[0]]
+        at += value[0]
+    return found
+
+
+def _tempo(answer: dict[int, int | bytes], report: Report) -> Iterator[Span]:
+    report.found("tempo-proto")
+    report.note("Tempo: null values and span flags are not kept")
+    if answer.get(3):
+        said = answer.get(4)
+        report.partial = (
+            said.decode("utf-8", "replace")[:300] if isinstance(said, bytes) and said
+            else "the backend returned a partial trace"
+        )  # fmt: skip
+        report.problem("partial", report.partial)
+    trace = answer[1]
+    assert isinstance(trace, bytes)
+    yield from _message(trace, report, "the trace")
 
 
 def _unpacked(data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Langfuse: a trace as its UI downloads it, as its API answers, and rows of its batch exports (JSON, JSON Lines).
+"""Langfuse: a trace as its UI downloads it, as its API answers, and rows of its batch exports (JSON, JSON Lines, CSV).
 
 An observation becomes a span with the attributes that Langfuse's own SDK would have written
 (`langfuse.observation.*`), beside what is left of the original attributes under `metadata.attributes`.
@@ -7,8 +7,10 @@ Source: langfuse/langfuse, `packages/shared/src/server/otel/OtelIngestionProcess
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 from otel_replay.importers.documents import loads
 from otel_replay.importers.result import Report
@@ -24,6 +26,7 @@ from otel_replay.importers.shapes._common import (
     table,
     text,
 )
+from otel_replay.limits import IMPORT_SPAN_BYTES_MAX
 from otel_replay.span import Attributes, KeyValue, Resource, Scope, Span
 
 _LEVELS = {"ERROR": 2}
@@ -65,6 +68,34 @@ def _each(observations: Any, trace: Mapping[str, Any], report: Report) -> Iterat
             yield _span(one, trace, report)
         except Unreadable as fault:
             report.problem("skipped", f"a Langfuse observation: {fault}", text(one.get("name"))[:80])
+
+
+def begins_csv(head: bytes) -> bool:
+    """True where a file that begins with `head` is a batch export of observations in CSV."""
+    line = head.decode("utf-8-sig", "replace").partition("\n")[0].strip().lower()
+    names = {name.strip().strip('"') for name in line.split(",")}
+    return (
+        {"id", "type"} <= names and bool({"traceid", "trace_id"} & names) and bool({"starttime", "start_time"} & names)
+    )
+
+
+def read_csv(file: BinaryIO, report: Report) -> Iterator[Span]:
+    """Read a batch export in CSV: a row an observation, objects as JSON text. A broken row is skipped and counted."""
+    report.found("langfuse-csv")
+    file.seek(0)
+    before = csv.field_size_limit(IMPORT_SPAN_BYTES_MAX)
+    text_file = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
+    try:
+        for number, row in enumerate(csv.DictReader(text_file), 2):
+            if None in row:
+                report.problem("skipped", "a row with more fields than its header", f"row {number}")
+                continue
+            yield from read({key: value or None for key, value in row.items()}, report)
+    except csv.Error as fault:
+        report.problem("partial", f"the CSV cannot be read further: {str(fault)[:100]}")
+    finally:
+        csv.field_size_limit(before)
+        text_file.detach()
 
 
 def _pick(raw: Mapping[str, Any], camel: str) -> Any:
