@@ -65,6 +65,8 @@ def compact(
     listing = folder.listing()
     for group in _groups(listing, small_only=small_only):
         done += _compact_group(connection, folder, listing, group)
+    if small_only and not done.files_before:
+        return done  # a write that changed nothing else: looking for what to remove is left to those that did
     return done + Compaction(removed=sweep(folder, grace_s=grace_s))
 
 

@@ -11,6 +11,7 @@ So every change is one rename, and what a crash leaves behind is removed by the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,7 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from otel_replay.errors import StoreError
+from otel_replay.store.ids import Ids, ids_of
 from otel_replay.store.parquet import SUFFIX, FileInfo, new_name, read_info
+from otel_replay.store.rows import Row
 from otel_replay.store.storage import Entry, Storage
 
 SPANS: Final = "spans"
@@ -46,6 +49,7 @@ class Folder:
         self.storage = storage
         self.root = storage.root
         self.journal = local / JOURNAL
+        self.ids = Ids()
         self._infos: dict[Path, FileInfo] = {}
         self._bad: dict[Path, tuple[int, int, str]] = {}
 
@@ -64,6 +68,11 @@ class Folder:
     def paths(self) -> list[Path]:
         """Return the names of `entries`."""
         return [entry.path for entry in self.entries()]
+
+    def added(self, info: FileInfo, rows: Iterable[Row]) -> None:
+        """Remember a file that was just written: it need not be asked."""
+        self._infos[info.path] = info
+        self.ids.learn(info.name, ids_of(rows))
 
     def left_behind(self) -> list[Entry]:
         """Return files whose writer was killed before they had their name."""

@@ -20,8 +20,8 @@ from otel_replay.errors import StoreError
 from otel_replay.originals import monotonic, now_ns, random_hex, sleep
 from otel_replay.store.storage import Entry
 
-LEASE_SECONDS: Final = 60.0
-_RENEW_SECONDS: Final = 15.0
+LEASE_SECONDS: Final = 20.0
+_RENEW_SECONDS: Final = 4.0
 _WAIT_SECONDS: Final = 300.0
 _POLL_SECONDS: Final = 0.1
 _CHOOSING: Final = "choosing-"

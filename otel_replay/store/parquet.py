@@ -150,8 +150,10 @@ class Staged:
         """Give the file its name: from here on readers see it. Raises StoreError."""
         fault_point("before rename")
         try:
+            # Of the staged file, which is at hand: the published one is the same to the byte.
+            footer, size = pq.read_metadata(self.temporary), self.temporary.stat().st_size
             self.storage.publish(self.temporary, self.path)
-            return read_info(self.storage, self.storage.entry(self.path))
+            return _info_of(footer, self.path, size, self.storage)
         except OSError as fault:
             self.discard()
             raise StoreError(f"{self.storage.shown(self.path)} could not be written: {fault}") from fault
@@ -234,18 +236,23 @@ def read_info(storage: Storage, entry: Entry) -> FileInfo:
             raise
         reason = "it is empty" if isinstance(fault, pa.ArrowInvalid) and not entry.size else fault
         raise StoreError(f"{shown} is not a whole Parquet file: {reason}") from fault
+    return _info_of(footer, entry.path, entry.size, storage)
+
+
+def _info_of(footer: pq.FileMetaData, path: Path, size: int, storage: Storage) -> FileInfo:
+    shown = storage.shown(path)
     extra = footer.metadata or {}
     if schema.VERSION_KEY not in extra:
         raise StoreError(f"{shown} is a Parquet file that no store wrote; import it instead")
     try:
         starts = [bounds for group in range(footer.num_row_groups) if (bounds := _start_bounds(footer, group))]
         return FileInfo(
-            path=entry.path,
-            address=storage.address(entry.path),
+            path=path,
+            address=storage.address(path),
             rows=footer.num_rows,
             start_min=min((low for low, _ in starts), default=0),
             start_max=max((high for _, high in starts), default=0),
-            size=entry.size,
+            size=size,
             version=int(extra[schema.VERSION_KEY]),
             seals=_names(extra.get(schema.SEALS_KEY)),
             replaces=_names(extra.get(schema.REPLACES_KEY)),

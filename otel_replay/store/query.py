@@ -135,6 +135,16 @@ def _stored(listing: Listing, superseded: Mapping[str, Iterable[int]]) -> str:
     return "CREATE OR REPLACE VIEW stored AS " + " UNION ALL BY NAME ".join(parts)
 
 
+def ids_in(connection: duckdb.DuckDBPyConnection, files: Sequence[FileInfo]) -> dict[str, set[str]]:
+    """Return the ids of runs and traces in each of `files`, by its name."""
+    found: dict[str, set[str]] = {info.name: set() for info in files}
+    if files:
+        text = f"SELECT DISTINCT parse_filename(filename), run_id, trace_id FROM {scan(files, places=True)}"  # noqa: S608
+        for name, *ids in connection.execute(text).fetchall():
+            found[name].update(filter(None, ids))
+    return found
+
+
 def places_of(
     connection: duckdb.DuckDBPyConnection,
     files: Sequence[FileInfo],

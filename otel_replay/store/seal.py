@@ -14,6 +14,7 @@ import duckdb
 
 from otel_replay.store import query
 from otel_replay.store.folder import Folder, Listing, day_of
+from otel_replay.store.ids import FILE_ROWS_MAX, ids_of
 from otel_replay.store.journals import JournalRows, journal_paths, read_all
 from otel_replay.store.parquet import group_of, write_rows
 from otel_replay.store.parting import Parted, part
@@ -26,13 +27,20 @@ SEALED_BYTES_MAX: Final = 256 * 1024 * 1024
 """Journals beyond this together go to several files: sealing holds them in memory."""
 
 
-def part_against(connection: duckdb.DuckDBPyConnection, listing: Listing, rows: Sequence[Row]) -> Parted:
+def part_against(
+    connection: duckdb.DuckDBPyConnection, folder: Folder, listing: Listing, rows: Sequence[Row]
+) -> Parted:
     """Part `rows` from each other and from the files of `listing`."""
     if not rows:
         return Parted([])
     low = min(row["start_ns"] for row in rows) - NEAR_NS
     high = max(row["start_ns"] for row in rows) + NEAR_NS
     near = [info for info in listing.files.values() if info.start_min <= high and info.start_max >= low]
+    fresh = [info for info in near if info.rows <= FILE_ROWS_MAX and not folder.ids.knows(info.name)]
+    for name, ids in query.ids_in(connection, fresh).items():
+        folder.ids.learn(name, ids)
+    wanted = ids_of(rows)
+    near = [info for info in near if folder.ids.may_hold(info.name, wanted)]
     stored = query.places_of(connection, near, listing.superseded, rows)
     return part(rows, stored, lambda places: query.rows_at(connection, listing, places))
 
@@ -41,9 +49,15 @@ def add_rows(connection: duckdb.DuckDBPyConnection, folder: Folder, rows: Sequen
     """Write `rows` to one file for each day on which their runs or traces began."""
     listing = folder.listing()
     for start_ns, group in _by_day(rows):
-        parted = part_against(connection, listing, group)
+        parted = part_against(connection, folder, listing, group)
         if parted.rows:
-            write_rows(folder.storage, parted.rows, folder.new_path(start_ns), supersedes=parted.supersedes)
+            _add_file(folder, start_ns, parted)
+
+
+def _add_file(folder: Folder, start_ns: int, parted: Parted, seals: Sequence[str] = ()) -> None:
+    path = folder.new_path(start_ns)
+    info = write_rows(folder.storage, parted.rows, path, seals=seals, supersedes=parted.supersedes)
+    folder.added(info, parted.rows)
 
 
 def _by_day(rows: Sequence[Row]) -> Iterable[tuple[int, list[Row]]]:
@@ -90,10 +104,8 @@ def _seal(connection: duckdb.DuckDBPyConnection, folder: Folder, journals: Seque
         names = [journal.name for journal in group]
         if rows:
             listing = folder.listing()
-            parted = part_against(connection, listing, rows)
-            start = min(row["start_ns"] for row in rows)
-            path = folder.new_path(start)
-            write_rows(folder.storage, parted.rows, path, seals=names, supersedes=parted.supersedes)
+            parted = part_against(connection, folder, listing, rows)
+            _add_file(folder, min(row["start_ns"] for row in rows), parted, names)
         fault_point("before journals are removed")
         _remove(folder, names)
 

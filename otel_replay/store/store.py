@@ -238,7 +238,8 @@ class Store:
     def _define(
         self, listing: Listing, journals: Sequence[JournalRows], notes: Sequence[tuple[str, str | None, bool | None]]
     ) -> None:
-        parted = part_against(self.connection, listing, [row for journal in journals for row in journal.rows])
+        rows = [row for journal in journals for row in journal.rows]
+        parted = part_against(self.connection, self.folder, listing, rows)
         superseded = {name: set(rows) for name, rows in listing.superseded.items()}
         for name, numbers in parted.supersedes.items():
             superseded.setdefault(name, set()).update(numbers)
