@@ -51,6 +51,8 @@ class SplittingExporter(SpanExporter):
         self.batch_bytes_max = batch_bytes_max or batch_limit(inner)
         self.stripped_spans = 0
         """How many spans went without their envelope so far."""
+        self.oversized_spans = 0
+        """How many spans went alone, larger than a batch: a receiver with that limit refuses these."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Export all batches; FAILURE where any failed, after all were tried."""
@@ -67,6 +69,15 @@ class SplittingExporter(SpanExporter):
             size = encoded_bytes(span)
             if size > self.batch_bytes_max:
                 span, size = self._stripped(span, size)
+            if size > self.batch_bytes_max:
+                self.oversized_spans += 1
+                _log.warning(
+                    "the span %r of %d bytes is larger than a batch of %d: it is sent alone, and a receiver with that "
+                    "limit refuses it; its neighbours are not touched",
+                    span.name,
+                    size,
+                    self.batch_bytes_max,
+                )
             if batch and held + size > self.batch_bytes_max:
                 yield batch
                 batch, held = [], 0
