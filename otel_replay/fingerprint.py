@@ -49,6 +49,11 @@ def fingerprint(request: Redacted[Payload], rules: MatchRules = DEFAULT) -> str:
     return f"{RECIPE}:{sha256(canonical(orjson.loads(raw), rules)).hexdigest()}"
 
 
+def plain_key(request: object) -> str:
+    """Return the key of a live request of JSON types that needs no redaction and that no rule touches."""
+    return f"{RECIPE}:{sha256(orjson.dumps(request, option=orjson.OPT_SORT_KEYS)).hexdigest()}"
+
+
 def canonical(tree: object, rules: MatchRules = DEFAULT) -> bytes:
     """Return the canonical form of a JSON tree (see above). The tree is left as it is."""
     return _number(_dump(_Preparer(rules, tree).node(tree, ())))

@@ -10,6 +10,7 @@ the provider samples, limits or counts in a way of its own, the public way serve
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -62,7 +63,7 @@ class CheapSpans:
         except Exception:  # noqa: BLE001  # a tracer that is made otherwise
             return None
 
-    def start(self, name: str, parent: Any, kind: Any, start_ns: int) -> Any | None:
+    def start(self, name: str, parent: Any, kind: Any, start_ns: int, links: Sequence[Any] = ()) -> Any | None:
         """Start a span beneath the context `parent`; None, with nothing done, where the sampler must be asked."""
         tracer = self._tracer
         flags = parent.trace_flags
@@ -82,6 +83,8 @@ class CheapSpans:
         fields["_attributes"] = self._bounded(self._most, None, False)
         fields["_span_processor"] = processor = tracer.span_processor
         fields["_lock"] = threading.Lock()
+        if links:
+            span._links = span._new_links(links)
         processor.on_start(span, parent_context=None)
         return span
 

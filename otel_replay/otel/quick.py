@@ -16,14 +16,14 @@ import orjson
 from otel_replay import codec, limits, semconv
 from otel_replay.crossing import Crossing
 from otel_replay.envelope import Run
-from otel_replay.fingerprint import RECIPE
+from otel_replay.fingerprint import plain_key
 from otel_replay.jsonform import ascii_text
 from otel_replay.match_rules import MatchRules
 from otel_replay.redaction import Known, Redactor
 
 _KINDS = frozenset({"tool", "router", "custom", "clock", "random"})
 """Model and transport calls have messages, tokens and status codes to show: the plain way reads them."""
-_READABLE_MAX = limits.ENVELOPE_ATTRIBUTE_BYTES_MAX // 4
+_MODES = frozenset({"record", "stub"})
 
 
 class Written(NamedTuple):
@@ -81,8 +81,8 @@ class Quick:
             or request.reason
             or outcome.value.reason
             or len(request.text) + len(outcome.value.text) > limits.ENVELOPE_ATTRIBUTE_BYTES_MAX
-            or redo is None
-            or "mode" in crossing.facts
+            or (redo is None and "key" not in crossing.facts)
+            or crossing.facts.get("mode", "record") not in _MODES
             or "attempts" in crossing.facts
         ):
             return None
@@ -94,7 +94,7 @@ class Quick:
         everything = b"".join((asked, b"\n", answered, self._scanned_name))
         if scan(everything) or (self._known.regex is not None and self._known.regex.search(everything)):
             return None
-        key = f"{RECIPE}:{sha256(orjson.dumps(redo(), option=orjson.OPT_SORT_KEYS)).hexdigest()}"
+        key = str(crossing.facts["key"]) if redo is None else plain_key(redo())
         content = ascii_text(self._content(crossing)).encode("ascii")
         hashed = sha256(content)
         total = int.from_bytes(hashed.digest(), "big")
@@ -119,8 +119,9 @@ class Quick:
     def _rest(self, crossing: Crossing, key: str) -> str:
         """Return what `jsonform.envelope_to_json` writes after it."""
         effects = ',"side_effects":true' if crossing.spec.side_effects else ""
+        mode = ',"mode":"stub"' if crossing.facts.get("mode") == "stub" else ""
         return (
-            f'{self._run},"start_ns":{crossing.start_ns},"end_ns":{crossing.end_ns},"key":"{key}"{effects}'
+            f'{self._run}{mode},"start_ns":{crossing.start_ns},"end_ns":{crossing.end_ns},"key":"{key}"{effects}'
             f',"schema":{semconv.SCHEMA_VERSION}}}'
         )
 
@@ -135,7 +136,7 @@ class Quick:
         found[semconv.END_SEQ] = crossing.end_seq
         found[semconv.BOUNDARY] = crossing.name
         found[semconv.KIND] = crossing.kind
-        found[semconv.MODE] = "record"
+        found[semconv.MODE] = crossing.facts.get("mode", "record")
         found[semconv.OUTCOME] = "returned"
         found[semconv.KEY] = written.key
         if crossing.kind == "tool":

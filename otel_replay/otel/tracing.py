@@ -167,12 +167,11 @@ class Tracing:
             current = trace.get_current_span(under).get_span_context()
         span, kind = None, trace.SpanKind.CLIENT if crossing.kind in _CLIENTS else trace.SpanKind.INTERNAL
         name = f"execute_tool {crossing.name}" if crossing.kind == "tool" else crossing.name
-        if self._cheap is not None and under is None and link is None:
-            span = self._cheap.start(name, current, kind, crossing.start_ns)
+        links = _links(link)
+        if self._cheap is not None and under is None:
+            span = self._cheap.start(name, current, kind, crossing.start_ns, links)
         if span is None:
-            span = self._tracer.start_span(
-                name, context=under, kind=kind, start_time=crossing.start_ns, links=_links(link)
-            )
+            span = self._tracer.start_span(name, context=under, kind=kind, start_time=crossing.start_ns, links=links)
         return f"{span.get_span_context().span_id:016x}", f"{current.span_id:016x}", span
 
     def _parent_span(self, crossing: Crossing) -> Any:

@@ -86,7 +86,11 @@ class Matcher:
 
     # Equal requests --------------------------------------------------------------------------------------
     def _equal(self, entry: Entry, asked: Asked) -> bool:
-        return entry.name == asked.name and self.key_of(entry) == asked.key
+        if entry.name != asked.name:
+            return False
+        envelope = entry.envelope
+        same = envelope.kind == asked.kind and envelope.request == asked.request  # as ever: both keys are one
+        return same or self.key_of(entry) == asked.key
 
     def _equal_renamed(self, entry: Entry, asked: Asked) -> bool:
         """True up to renaming of ids that live outcomes brought; the renaming is kept."""
@@ -116,6 +120,8 @@ class Matcher:
         return None
 
     def _at_cursor(self, lines: list[Line], asked: Asked) -> Entry | None:
+        if len(lines) == 1 and (only := lines[0].next()) is not None and self._equal(only, asked):
+            return only
         return self._first_equal((entry for line in lines if (entry := line.next()) is not None), asked)
 
     def _claim(self, crossing: Crossing, asked: Asked, under: str, lines: list[Line]) -> Entry | None:
