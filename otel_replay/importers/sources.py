@@ -32,6 +32,7 @@ _CHUNK = 1024 * 1024
 _RATIO_FLOOR_BYTES = 64 * 1024 * 1024
 """Small files may be as repetitive as they like."""
 _FILES_MAX = 100_000
+_LAYERS_MAX = 3
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
@@ -100,8 +101,13 @@ def _many(name: str, paths: list[str]) -> Iterator[Input]:
 
 
 @contextmanager
-def seekable(raw: BinaryIO, report: Report) -> Iterator[tuple[BinaryIO, int]]:
-    """Give a seekable, uncompressed file of the same content, and its size in bytes."""
+def seekable(raw: BinaryIO, report: Report, layers: int = 0) -> Iterator[tuple[BinaryIO, int]]:
+    """Give a seekable, uncompressed file of the same content, and its size in bytes; packed twice it is unpacked twice.
+
+    Raises ImportFault past the bounds, and for more than a few layers.
+    """
+    if layers > _LAYERS_MAX:
+        raise ImportFault(f"it is packed more than {_LAYERS_MAX} times")
     with raw:
         head, rest = _peeked(raw)
         opened = _unpacking(rest, head)
@@ -113,7 +119,13 @@ def seekable(raw: BinaryIO, report: Report) -> Iterator[tuple[BinaryIO, int]]:
         with tempfile.SpooledTemporaryFile(max_size=_SPOOL_MEMORY_BYTES) as spool:
             size = _spooled(opened or rest, rest, cast("IO[bytes]", spool), report)
             with _settled(spool) as file:
-                yield file, size
+                head = file.read(4)
+                file.seek(0)
+                if not _is_packed(head):
+                    yield file, size
+                    return
+                with seekable(file, report, layers + 1) as inner:
+                    yield inner
 
 
 @contextmanager
@@ -163,6 +175,10 @@ def _peeked(raw: BinaryIO) -> tuple[bytes, Any]:
     while len(head) < 4 and (more := raw.read(4 - len(head))):
         head += more
     return head, _Counted(head, raw)
+
+
+def _is_packed(head: bytes) -> bool:
+    return head[:2] == _GZIP or head == _ZSTD
 
 
 def _unpacking(rest: Any, head: bytes) -> Any:
