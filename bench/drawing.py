@@ -105,7 +105,7 @@ def lines(curves: Mapping[str, Mapping[str, float]], title: str, by: str, unit: 
         y = place(min(xs), mark)[1]
         parts += [_line(left, y, width - 30, y, _GRID), _text(left - 6, y + 4, f"{mark:g} {unit}", anchor="end")]
     for x in sorted(set(xs)):
-        parts.append(_text(place(x, low)[0], height - bottom + 16, f"{x:,g}", anchor="middle"))
+        parts.append(_text(place(x, low)[0], height - bottom + 16, f"{x:,.10g}", anchor="middle"))
     for number, (name, curve) in enumerate(curves.items()):
         colour = _COLOURS[number % len(_COLOURS)]
         points = [place(float(x), y) for x, y in curve.items()]
