@@ -14,6 +14,8 @@ import orjson
 OutcomeKind: TypeAlias = Literal["returned", "raised", "streamed", "cancelled", "lost"]
 NOT_WHOLE = "not whole: "
 """How a run's note begins that says what was missing when an importer read it."""
+LATE = "after the run's end"
+"""The note of a crossing that was entered or ended after its run had closed: it is in no count and no digest."""
 StreamEnd: TypeAlias = Literal["", "exhausted", "closed", "dropped", "raised", "cancelled"]
 
 
@@ -188,5 +190,12 @@ class Recording:
 
     @property
     def complete(self) -> bool:
-        """True where the run closed and every crossing that it counted is here and intact."""
-        return bool(self.run.end_ns) and not (self.unfinished or self.gaps or self.damaged or self.problems)
+        """True where the run closed, every crossing that it counted is here and intact, and none came after."""
+        return bool(self.run.end_ns) and not (
+            self.unfinished or self.gaps or self.damaged or self.problems or self.late
+        )
+
+    @property
+    def late(self) -> tuple[str, ...]:
+        """The addresses of crossings that came after the run had closed: its record cannot vouch for them."""
+        return tuple(envelope.address for envelope in self.envelopes if LATE in envelope.notes)

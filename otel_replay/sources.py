@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from otel_replay import settings as _settings
-from otel_replay.envelope import Recording
+from otel_replay.envelope import LATE, Recording
 from otel_replay.errors import IncompleteRecording, NeverRecorded, StoreError, UsageError
 from otel_replay.location import is_remote
+from otel_replay.wholeness import ranges
 
 FIXTURE_FOLDERS = ("tests/incidents", "tests/fixtures", "incidents", "fixtures")
 FIXTURE_SUFFIXES = (".otlp.jsonl", ".jsonl", ".otlp.json")
@@ -168,18 +169,7 @@ def incompleteness(recording: Recording) -> list[str]:
         found.append(f"{len(recording.gaps)} of {total} crossings are missing: {ranges(recording.gaps)}")
     found += [f"{address}: {what}" for address, what in list(recording.damaged.items())[:10]]
     found += list(recording.problems[:10])
+    if recording.late:
+        more = f" and {len(recording.late) - 5} more" if len(recording.late) > 5 else ""
+        found.append(f"{', '.join(recording.late[:5])}{more} came {LATE}")
     return found
-
-
-def ranges(numbers: tuple[int, ...]) -> str:
-    """Return sorted numbers as ranges: (3, 4, 5, 9) -> "3-5, 9"."""
-    parts: list[str] = []
-    start = end = 0
-    for number in (*numbers, -1):
-        if number == end + 1 and parts is not None and start:
-            end = number
-            continue
-        if start:
-            parts.append(f"{start}-{end}" if end > start else str(start))
-        start = end = number
-    return ", ".join(parts)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from otel_replay.changes import FieldChange
 from otel_replay.crossing import Crossing
+from otel_replay.envelope import LATE
 from otel_replay.replay.divergence import Asked
 from otel_replay.replay.matching import Decision
 from otel_replay.replay.tape import Entry, Tape
@@ -83,7 +84,7 @@ def leftovers(
             what = found.covered
         elif parent in fate:
             what = fate[parent]
-        elif entry.passed_over or hybrid or freedom.has(entry):
+        elif entry.passed_over or hybrid or LATE in entry.envelope.notes or freedom.has(entry):
             what = found.not_reached
         else:
             what = found.missing

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from otel_replay import codec, jsonform, run_digest, semconv
+from otel_replay import codec, jsonform, semconv
 from otel_replay.envelope import NOT_WHOLE, Envelope, Mark, Recording, Run
 from otel_replay.errors import NeverRecorded, StoreError, UsageError
 from otel_replay.store.rows import Row, envelope_text, from_row, to_row
+from otel_replay.wholeness import gaps_and_problems
 
 _WITHOUT_TEXTS: Row = dict.fromkeys(("request", "response", "envelope", "content", "request_at", "response_at"))
 ID_PREFIX_CHARS_MIN = 4
@@ -172,24 +173,10 @@ def recording_of(rows: Iterable[Row], source: str = "", verdict: str = "") -> Re
     main = runs.get("") or _unclosed(first, runs)
     main = replace(main, verdict=verdict) if verdict else main
     problems += [note.removeprefix(NOT_WHOLE) for note in main.notes if note.startswith(NOT_WHOLE)]
-    lanes = {*seqs, *runs, *main.lanes, ""}
-    gaps: list[int] = []
-    for lane in sorted(lanes):
-        run = runs.get(lane)
-        missing = missing_numbers(seqs.get(lane, ()), run.crossings if run is not None else 0)
-        if lane == "":
-            gaps = missing
-        elif missing:
-            problems.append(f"lane {lane}: crossings {ranges(missing)} are missing")
-        if run is None or not run.end_ns:
-            if lane:
-                problems.append(f"lane {lane} never closed")
-        elif not missing:
-            problem = _digest_problem(run, [e for e in envelopes if e.lane == lane], damaged)
-            if problem:
-                problems.append(problem)
+    gaps, short = gaps_and_problems(runs, main.lanes, seqs, envelopes, damaged)
+    problems += short
     others = tuple(run for lane, run in sorted(runs.items()) if lane)
-    return Recording(main, tuple(envelopes), tuple(unfinished), tuple(gaps), damaged, tuple(problems), source, others)
+    return Recording(main, tuple(envelopes), tuple(unfinished), gaps, damaged, tuple(problems), source, others)
 
 
 def _assembled(rows: list[Row]) -> list[Row]:
@@ -234,35 +221,3 @@ def _mark_of(row: Row) -> Mark:
         parent=row["parent"] or "",
         span_id=row["span_id"],
     )
-
-
-def _digest_problem(run: Run, envelopes: Sequence[Envelope], damaged: Mapping[str, str]) -> str:
-    if not run_digest.recipe_of(run.digest) or damaged:
-        return ""
-    counted = [envelope for envelope in envelopes if envelope.seq <= run.crossings]  # later ones came after its end
-    if run_digest.of_run(counted, like=run.digest) == run.digest:
-        return ""
-    where = f"lane {run.lane}" if run.lane else "the run"
-    return f"{where} closed with another digest than its crossings have: something was changed after recording"
-
-
-def missing_numbers(seqs: Iterable[int], counted: int) -> list[int]:
-    """Return the sequence numbers from 1 to the larger of `counted` and the last seen that are not in `seqs`."""
-    seen = set(seqs)
-    if counted > len(seen) + 1_000_000:  # an absurd count must not become a list
-        counted = max(seen, default=0)
-    return [number for number in range(1, max(counted, max(seen, default=0)) + 1) if number not in seen]
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Return `numbers` (ascending) as text: `3, 311-317`."""
-    found: list[str] = []
-    start = last = None
-    for number in [*numbers, None]:
-        if last is not None and number == last + 1:
-            last = number
-            continue
-        if start is not None:
-            found.append(str(start) if start == last else f"{start}-{last}")
-        start = last = number
-    return ", ".join(found)
