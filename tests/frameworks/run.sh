@@ -13,7 +13,9 @@ common=(pytest openai httpx opentelemetry-instrumentation-httpx)
 declare -A packages=(
     [langgraph]="langgraph langchain-openai"
     [openai_agents]="openai-agents"
+    [clients@2025]="openai==2.8.1 anthropic==0.75.0 httpx2 aiohttp==3.13.2 requests==2.32.5 urllib3==2.5.0"
     [langchain]="langchain-openai"
+    [langchain@1.1]="langchain-openai==1.1.0 langchain-core==1.1.0"
     [litellm]="litellm"
     [litellm@1.80]="litellm==1.80.7"
     [google_genai]="google-genai aiohttp"
@@ -28,6 +30,8 @@ declare -A packages=(
 results=$cache/results
 mkdir -p "$results"
 
+clients=(tests/instruments/test_{openai,openai_streams,anthropic,transports,wrap}.py)
+
 # leave_results NAME PYTHON PYTEST_ARGUMENTS...
 leave_results() {
     "$2" -m pip freeze >"$results/$1.txt"
@@ -37,7 +41,7 @@ leave_results() {
 [[ $# -gt 0 ]] || set -- "${!packages[@]}"
 for name in "$@"; do
     if [[ $name == clients ]]; then
-        leave_results clients "$python" -n 0 tests/instruments
+        leave_results clients "$python" -n 0 "${clients[@]}"
         continue
     fi
     [[ -n ${packages[$name]:-} ]] || { echo "unknown framework: $name" >&2; exit 2; }
@@ -50,5 +54,9 @@ for name in "$@"; do
         echo "$wanted" >"$home/.ready"
     fi
     echo "== $name: $("$home/bin/python" -m pip freeze | grep -iE '^(langgraph|langchain-core|openai-agents|litellm|google-genai|openai|pydantic-ai-slim|mcp|opentelemetry-util-genai)==' | tr '\n' ' ')"
-    leave_results "$name" "$home/bin/python" -m frameworks "tests/frameworks/test_${name%@*}.py"
+    if [[ $name == clients@* ]]; then
+        leave_results "$name" "$home/bin/python" "${clients[@]}"
+    else
+        leave_results "$name" "$home/bin/python" -m frameworks "tests/frameworks/test_${name%@*}.py"
+    fi
 done

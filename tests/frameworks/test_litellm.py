@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import os
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ if importlib.util.find_spec("litellm") is not None:
     from litellm import completion as completion_from_before
 
     litellm.suppress_debug_info = True
+    OLD = version("litellm").startswith("1.80.")
 
 ASK: list[Any] = [{"role": "user", "content": "Colour of item 7?"}]
 ANSWER = reply.message("It is blue.", tool_calls=(ToolCall("lookup", {"id": 7, "é": [1]}, "call_1"),))
@@ -96,11 +98,15 @@ def test_every_form_comes_back_equal_and_of_its_type(lab: Lab, agent: Callable[[
         recorded = lab.record(lambda: agent(server.url))
         assert server.count == 1
     replayed = lab.replay(lambda: agent(server.url))
-    assert replayed == recorded
     assert type(replayed) is type(recorded)
-    for again, first in zip(*[x if isinstance(x, list) else [x] for x in (replayed, recorded)], strict=True):
+    pairs = list(zip(*[x if isinstance(x, list) else [x] for x in (replayed, recorded)], strict=True))
+    for again, first in pairs:
         assert type(again) is type(first)
         assert again.model_dump_json() == first.model_dump_json()
+    if OLD and agent is _stream_later:
+        pairs.pop()  # it writes the usage into the last chunk's hidden parameters from a task, some time later
+    for again, first in pairs:
+        assert again == first
         assert again._hidden_params == first._hidden_params
     name = "litellm.embedding" if agent in (_embedding, _embedding_later) else "litellm.completion"
     assert lab.addresses() == [(f"{name}[1]", "model")]
