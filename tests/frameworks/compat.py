@@ -46,7 +46,7 @@ def _transport(client: str, label: str, is_async: str) -> Row:
         "stream": rf"test_event_streams_come_back\w*{case}",
         "async": is_async,
         "errors": rf"test_refused_connections\w*{case}",
-        "parallel": "- no test of its own: parallel calls are told apart above the transport, as the clients' tests show",
+        "parallel": "- no test of its own: parallel calls are told apart above it, as the clients' tests show",
         "undone": rf"test_the_wrapped_client_is\w*\[{wrapped}\]|test_one_session_of_{client}",
     }
     distribution = "" if client == "urllib" else client
