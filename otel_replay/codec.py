@@ -13,7 +13,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -124,13 +124,13 @@ def assemble(spans: Sequence[Span]) -> list[Span]:
     Where a part is not there, the crossing stays as it is: its envelope is missing, and reads as such.
     """
     parts: dict[tuple[Value, str | None], dict[int, str]] = {}
+    if not any(map(is_part, spans)):
+        return list(spans)
     for span in spans:
         number = span.get(semconv.ENVELOPE_PART)
         if is_part(span) and isinstance(number, int):
             key = (span.get(semconv.RUN_ID), _parts(span.get(semconv.ENVELOPE_SHA256)))
-            parts.setdefault(key, {})[number] = _carried(span) or ""
-    if not parts:
-        return list(spans)
+            parts.setdefault(key, {})[number] = _carried(dict(span.attributes)) or ""
     whole: list[Span] = []
     for span in spans:
         if is_part(span):
@@ -146,11 +146,11 @@ def assemble(spans: Sequence[Span]) -> list[Span]:
     return whole
 
 
-def _carried(span: Span) -> str | None:
+def _carried(facts: Mapping[str, Value]) -> str | None:
     """Return the text that a span's own attributes carry, or None."""
-    text = _parts(span.get(semconv.ENVELOPE))
+    text = _parts(facts.get(semconv.ENVELOPE))
     number = 1
-    while text is not None and (more := _parts(span.get(f"{semconv.ENVELOPE}.{number}"))) is not None:
+    while text is not None and (more := _parts(facts.get(f"{semconv.ENVELOPE}.{number}"))) is not None:
         text, number = text + more, number + 1
     return text
 
@@ -286,15 +286,19 @@ def _parts(value: Value) -> str | None:
         except orjson.JSONDecodeError:
             return value
         value = tuple(listed) if isinstance(listed, list) else None
-    if isinstance(value, tuple) and all(isinstance(part, str) for part in value):
-        return "".join(str(part) for part in value)
+    if isinstance(value, tuple):
+        try:
+            return "".join(value)  # type: ignore[arg-type]
+        except TypeError:
+            return None
     return None
 
 
 def _whole_text(span: Span) -> tuple[str, Integrity, str]:
     """Return (text, integrity, reason) of the exact form on `span`."""
-    text = _carried(span)
-    length, digest = span.get(semconv.ENVELOPE_BYTES), _parts(span.get(semconv.ENVELOPE_SHA256))
+    facts = dict(span.attributes)
+    text = _carried(facts)
+    length, digest = facts.get(semconv.ENVELOPE_BYTES), _parts(facts.get(semconv.ENVELOPE_SHA256))
     if text is None:
         if span.dropped_attributes_count:
             return "", "missing", f"{span.dropped_attributes_count} attributes were dropped, the envelope among them"

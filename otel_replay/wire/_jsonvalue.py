@@ -246,8 +246,12 @@ def attributes_to_json(attributes: Attributes, depth: int = 0) -> list[Json]:
 
 def attributes_from_json(items: Iterable[Any], depth: int = 0) -> Attributes:
     """Return the attributes of a KeyValue list, in order, double keys kept. Raises Bad."""
-    found = []
+    found: list[tuple[str, Value]] = []
     for item in items:
+        plain = _plain_pair(item)
+        if plain is not None:
+            found.append(plain)
+            continue
         pair = as_object(item, "an attribute")
         key = pick_text(pair, "key")
         try:
@@ -255,6 +259,36 @@ def attributes_from_json(items: Iterable[Any], depth: int = 0) -> Attributes:
         except ValueError as fault:
             raise Bad(f"attribute {key!r}: {fault}" if depth == 0 else str(fault)) from None
     return tuple(found)
+
+
+def _plain_pair(item: Any) -> tuple[str, Value] | None:
+    """Return an attribute in the spelling that the specification gives it; None for any other, which is looked at."""
+    if type(item) is not dict or len(item) != 2:
+        return None
+    key, value = item.get("key"), item.get("value")
+    if type(key) is not str or not key or key.startswith(text.PREFIX) or type(value) is not dict or len(value) != 1:
+        return None
+    ((kind, found),) = value.items()
+    if kind == "stringValue":
+        return (key, found) if type(found) is str and not found.startswith(text.PREFIX) else None
+    if kind == "intValue":
+        return (
+            (key, int(found))
+            if type(found) is str and len(found) < 19 and found.isascii() and found.isdecimal()
+            else None
+        )
+    if kind == "boolValue":
+        return (key, found) if type(found) is bool else None
+    if kind == "arrayValue" and type(found) is dict and len(found) == 1 and type(found.get("values")) is list:
+        parts = []
+        for part in found["values"]:
+            if type(part) is not dict or len(part) != 1 or type(only := part.get("stringValue")) is not str:
+                return None
+            if only.startswith(text.PREFIX):
+                return None
+            parts.append(only)
+        return key, tuple(parts)
+    return None
 
 
 # Ids -----------------------------------------------------------------------------------------------------

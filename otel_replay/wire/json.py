@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -183,7 +184,49 @@ def json_line(spans: Iterable[Span]) -> bytes:
 # Reading -------------------------------------------------------------------------------------------------
 
 
+_PLAIN_MEMBERS = frozenset(
+    (
+        *("traceId", "spanId", "parentSpanId", "name", "kind", "startTimeUnixNano", "endTimeUnixNano"),
+        *("attributes", "status"),
+    )
+)
+
+
+def _plain_span(obj: Json, resource: Resource, scope: Scope) -> Span | None:
+    """Return a span of the commonest members in their specified spelling; None for any other, which is looked at."""
+    if not obj.keys() <= _PLAIN_MEMBERS or obj.get("status"):
+        return None
+    trace_id, span_id, parent = obj.get("traceId"), obj.get("spanId"), obj.get("parentSpanId", "")
+    name, kind, attributes = obj.get("name"), obj.get("kind"), obj.get("attributes")
+    start, end = obj.get("startTimeUnixNano"), obj.get("endTimeUnixNano")
+    if not (
+        type(trace_id) is str and type(span_id) is str and type(parent) is str and type(name) is str
+        and type(start) is str and type(end) is str and type(kind) is int and type(attributes) is list
+        and len(trace_id) == 32 and len(span_id) == 16 and len(parent) in (0, 16) and 0 <= kind <= 5
+        and _LOWER_HEX.fullmatch(trace_id + span_id + parent) and not name.startswith(text.PREFIX)
+        and (times := start + end).isascii() and times.isdecimal() and 0 < len(start) < 20 and 0 < len(end) < 20
+    ):  # fmt: skip
+        return None
+    return Span(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_span_id=parent,
+        name=name,
+        kind=kind,
+        start_ns=int(start),
+        end_ns=int(end),
+        attributes=attributes_from_json(attributes),
+        resource=resource,
+        scope=scope,
+    )
+
+
+_LOWER_HEX = re.compile(r"[0-9a-f]*", re.ASCII)
+
+
 def _span_from_json(obj: Json, resource: Resource, scope: Scope, b64: bool) -> Span:
+    if not b64 and (plain := _plain_span(obj, resource, scope)) is not None:
+        return plain
     status = pick_object(obj, "status")
     unknown = pick(obj, UNKNOWN_MEMBER)
     return Span(
