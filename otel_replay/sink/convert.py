@@ -247,7 +247,8 @@ def main() -> None:
         converter.run()
     except (StoreError, OSError) as fault:
         report("left", reason=str(fault))
-        sys.exit(1)
+        sys.stdout.flush()
+        os._exit(1)  # the thread above stands in a read of stdin, which an orderly exit trips over
 
 
 if __name__ == "__main__":

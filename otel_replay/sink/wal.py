@@ -145,9 +145,9 @@ class Wal:
         """Return the bytes that wait for conversion in all folders of this disk, at most half a second old."""
         now = monotonic()
         if now - self._measured_at > 0.5:
-            self._measured_at = now
             self._backlog_bytes = folder_bytes(self.root)
             self._disk_free = shutil.disk_usage(self.root).free
+            self._measured_at = now  # last: another thread must not take what is not measured yet
         return self._backlog_bytes
 
     def close(self) -> None:
