@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from otel_replay.envelope import Envelope, Outcome
 from otel_replay.limits import REPORT_TEXT_CHARS_MAX
-from otel_replay.readable import untagged
+from otel_replay.readable import genai_attributes, untagged
 from otel_replay.replay.account import Call, Leftovers
 from otel_replay.replay.divergence import fields_between, nearest_of
 from otel_replay.replay.report import Line, brief
 from otel_replay.replay.tape import Entry, Tape
+from otel_replay.semconv import GEN_AI_INPUT_TOKENS, GEN_AI_OUTPUT_TOKENS
 
 _SECTIONS = {"stub": "served", "live": "live", "override": "overridden", "opened": "opened", "new": "new"}
 
@@ -56,7 +57,8 @@ def ambiguities(tape: Tape) -> list[str]:
 def _lines_of(call: Call, unused: list[Entry]) -> list[Line]:
     address = call.entry.address if call.entry is not None else call.crossing.address
     recorded, now = _outcomes_of(call)
-    lines = [Line(_SECTIONS[call.action], address, recorded, now, note=call.note)]
+    note = "; ".join(filter(None, (call.note, _cost_of(call))))
+    lines = [Line(_SECTIONS[call.action], address, recorded, now, note=note)]
     if call.drift:
         lines.append(Line("drifted", address, fields=call.drift))
     if call.action == "live" and call.entry is None:
@@ -84,6 +86,16 @@ def _outcomes_of(call: Call) -> tuple[str, str]:
         brief({change.path: untagged(change.recorded) for change in changes}),
         brief({change.path: untagged(change.now) for change in changes}),
     )
+
+
+def _cost_of(call: Call) -> str:
+    """Return what a model call took that ran live."""
+    envelope = call.crossing.facts.get("envelope")
+    if call.action not in ("live", "new") or call.crossing.kind != "model" or not isinstance(envelope, Envelope):
+        return ""
+    usage = dict(genai_attributes(envelope, content=False))
+    counts = [usage.get(key) for key in (GEN_AI_INPUT_TOKENS, GEN_AI_OUTPUT_TOKENS)]
+    return f"cost: {counts[0] or 0} tokens in, {counts[1] or 0} out" if any(counts) else ""
 
 
 def _extra(call: Call, unused: list[Entry]) -> Line:
