@@ -66,7 +66,7 @@ def compact(
     for group in _groups(listing, small_only=small_only):
         done += _compact_group(connection, folder, listing, group)
     if small_only and not done.files_before:
-        return done  # a write that changed nothing else: looking for what to remove is left to those that did
+        return done  # the pass after every write looks for old files only where it made some
     return done + Compaction(removed=sweep(folder, grace_s=grace_s))
 
 
