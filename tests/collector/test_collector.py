@@ -25,7 +25,7 @@ from otel_replay.wire.json import json_line
 from otel_replay.wire.protobuf import request_from_spans
 from tests.sink.conftest import config as sink_config
 from tests.sink.file_sink import kept, wait_for
-from tests.sink.test_durability import running
+from tests.sink.processes import running
 from tests.wire.strategies import exact
 
 from .conftest import CONFIGS, Collector, binary
