@@ -23,10 +23,13 @@ declare -A packages=(
     [pydantic_ai]="pydantic-ai-slim[openai,mcp]"
     [pydantic_ai@1.22]="pydantic-ai-slim[openai]==1.22.0 opentelemetry-sdk<1.39 opentelemetry-instrumentation-httpx==0.59b0"
     [mcp]="mcp"
+    [autogen]="autogen-agentchat autogen-ext[openai]"
+    [crewai]="crewai"
     [util_genai]="opentelemetry-util-genai"
     [mcp@1.22]="mcp==1.22.0"
 )
 
+uv=("$python" -m uv)  # twenty environments in the time that pip takes for two
 results=$cache/results
 mkdir -p "$results"
 
@@ -34,7 +37,7 @@ clients=(tests/instruments/test_{openai,openai_streams,anthropic,transports,wrap
 
 # leave_results NAME PYTHON PYTEST_ARGUMENTS...
 leave_results() {
-    "$2" -m pip freeze >"$results/$1.txt"
+    "${uv[@]}" pip freeze --python "$2" >"$results/$1.txt"
     "$2" -m pytest --junitxml "$results/$1.xml" "${@:3}"
 }
 
@@ -48,12 +51,12 @@ for name in "$@"; do
     home=$cache/$name
     wanted=$(cat pyproject.toml <(echo "${common[@]} ${packages[$name]}") | sha256sum)
     if [[ $(cat "$home/.ready" 2>/dev/null) != "$wanted" ]]; then
-        "$python" -m venv --clear "$home"
+        "${uv[@]}" venv --quiet --clear --python "$python" "$home"
         # shellcheck disable=SC2086  # several packages
-        "$home/bin/python" -m pip install --quiet --disable-pip-version-check "${common[@]}" ${packages[$name]} -e .
+        "${uv[@]}" pip install --quiet --python "$home/bin/python" "${common[@]}" ${packages[$name]} -e .
         echo "$wanted" >"$home/.ready"
     fi
-    echo "== $name: $("$home/bin/python" -m pip freeze | grep -iE '^(langgraph|langchain-core|openai-agents|litellm|google-genai|openai|pydantic-ai-slim|mcp|opentelemetry-util-genai)==' | tr '\n' ' ')"
+    echo "== $name: $("${uv[@]}" pip freeze --python "$home/bin/python" | grep -iE '^(langgraph|langchain-core|openai-agents|litellm|google-genai|openai|pydantic-ai-slim|mcp|autogen-agentchat|crewai|opentelemetry-util-genai)==' | tr '\n' ' ')"
     if [[ $name == clients@* ]]; then
         leave_results "$name" "$home/bin/python" "${clients[@]}"
     else
