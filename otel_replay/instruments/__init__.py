@@ -34,6 +34,8 @@ KNOWN: dict[str, tuple[str, str]] = {
     "litellm": ("litellm", "litellm"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai-slim"),
     "mcp": ("mcp.client.session", "mcp"),
+    "autogen": ("autogen_core.tools", "autogen-core"),
+    "crewai": ("crewai.tools.base_tool", "crewai"),
 }
 """Instrument -> (the module whose import brings the library, its distribution's name; "" for the standard library)."""
 ALIASES = {"requests": "urllib3", "urllib": "http_client", "http.client": "http_client"}

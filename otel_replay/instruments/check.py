@@ -293,6 +293,20 @@ def _mcp(_root: str, _wire: str) -> Calls:
     return [("requests", lambda: asyncio.run(ask()))]
 
 
+def _autogen(_root: str, _wire: str) -> Calls:
+    tool = import_module("autogen_core.tools").FunctionTool(_dry, description="Answer.", name="dry")
+    cancel = import_module("autogen_core").CancellationToken
+    return [("tools", lambda: asyncio.run(tool.run_json({"word": "dry"}, cancel())))]
+
+
+def _crewai(_root: str, _wire: str) -> Calls:
+    tool = import_module("crewai.tools").tool("dry")(_dry)
+    return [
+        ("tools", lambda: tool.run(word="dry")),
+        ("structured tools", lambda: tool.to_structured_tool().invoke({"word": "dry"})),
+    ]
+
+
 _CALLS: dict[str, Callable[[str, str], Calls]] = {
     "openai": _openai,
     "anthropic": _anthropic,
@@ -308,4 +322,6 @@ _CALLS: dict[str, Callable[[str, str], Calls]] = {
     "litellm": _litellm,
     "pydantic_ai": _pydantic_ai,
     "mcp": _mcp,
+    "autogen": _autogen,
+    "crewai": _crewai,
 }

@@ -97,3 +97,13 @@ class GoogleGenAIInstrumentor(_Instrumentor):
 class MCPInstrumentor(_Instrumentor):
     name = "mcp"
     needs = ("mcp >= 1.20",)
+
+
+class AutoGenInstrumentor(_Instrumentor):
+    name = "autogen"
+    needs = ("autogen-core >= 0.7",)
+
+
+class CrewAIInstrumentor(_Instrumentor):
+    name = "crewai"
+    needs = ("crewai >= 1.10",)
