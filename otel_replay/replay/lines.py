@@ -94,8 +94,9 @@ def _cost_of(call: Call) -> str:
     if call.action not in ("live", "new") or call.crossing.kind != "model" or not isinstance(envelope, Envelope):
         return ""
     usage = dict(genai_attributes(envelope, content=False))
-    counts = [usage.get(key) for key in (GEN_AI_INPUT_TOKENS, GEN_AI_OUTPUT_TOKENS)]
-    return f"cost: {counts[0] or 0} tokens in, {counts[1] or 0} out" if any(counts) else ""
+    found = [usage.get(key) for key in (GEN_AI_INPUT_TOKENS, GEN_AI_OUTPUT_TOKENS)]
+    counts = [count if isinstance(count, int) else 0 for count in found]
+    return f"cost: {counts[0]} tokens in, {counts[1]} out" if any(counts) else ""
 
 
 def _extra(call: Call, unused: list[Entry]) -> Line:
