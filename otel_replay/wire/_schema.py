@@ -31,10 +31,10 @@ NESTED_FIELD: Final = 536_870_911
 """Field of `Span.unknown` that holds the unknown fields of nested messages: the largest number there is."""
 
 
-def _loosen(message: Any) -> None:
+def _loosen(message: Any, *, whole: bool) -> None:
     kept = [field for field in message.field if (message.name, field.name) not in _NOT_MODELLED]
     for field in kept:
-        opaque = (message.name, field.name) in _OPAQUE
+        opaque = not whole and (message.name, field.name) in _OPAQUE
         if opaque or field.type == descriptor_pb2.FieldDescriptorProto.TYPE_STRING:
             field.type = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
             field.ClearField("type_name")
@@ -42,7 +42,7 @@ def _loosen(message: Any) -> None:
     del message.field[:]
     message.field.extend(fields)
     for nested in message.nested_type:
-        _loosen(nested)
+        _loosen(nested, whole=whole)
 
 
 def _leftover_file() -> Any:
@@ -64,13 +64,13 @@ def _leftover_file() -> Any:
     return file
 
 
-def _build() -> descriptor_pool.DescriptorPool:
+def _build(*, whole: bool = False) -> descriptor_pool.DescriptorPool:
     pool = descriptor_pool.DescriptorPool()
     for module in _FILES:
         file = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)
         for message in file.message_type:
-            _loosen(message)
+            _loosen(message, whole=whole)
         pool.Add(file)
     pool.Add(_leftover_file())
     return pool
@@ -79,12 +79,17 @@ def _build() -> descriptor_pool.DescriptorPool:
 _POOL: Final = _build()
 
 
-def _message(name: str) -> Any:
-    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(name))
+_WHOLE_POOL: Final = _build(whole=True)
+
+
+def _message(name: str, pool: descriptor_pool.DescriptorPool = _POOL) -> Any:
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
 
 AnyValue: Final = _message("opentelemetry.proto.common.v1.AnyValue")
 TracesData: Final = _message("opentelemetry.proto.trace.v1.TracesData")
+WholeTracesData: Final = _message("opentelemetry.proto.trace.v1.TracesData", _WHOLE_POOL)
+"""The same with its spans parsed at one go: a span that is none costs the whole request."""
 ResourceSpans: Final = _message("opentelemetry.proto.trace.v1.ResourceSpans")
 ScopeSpans: Final = _message("opentelemetry.proto.trace.v1.ScopeSpans")
 SpanMessage: Final = _message("opentelemetry.proto.trace.v1.Span")

@@ -12,10 +12,12 @@ from google.protobuf.message import DecodeError
 from ..errors import ImportFault
 from . import json as wire_json
 from . import logs, protobuf, text
-from ._schema import LogRecordMessage, LogsData, SpanMessage, TracesData
+from ._schema import LogRecordMessage, LogsData, SpanMessage, TracesData, WholeTracesData
 from .result import Problem
 
 PROBLEMS_SHOWN_MAX: Final = 5
+_NO_TRACE_ID: Final = bytes(16)
+_NO_SPAN_ID: Final = bytes(8)
 
 
 class Checked(NamedTuple):
@@ -27,9 +29,9 @@ class Checked(NamedTuple):
 
 
 def _id_fault(trace_id: bytes, span_id: bytes, required: bool) -> str:
-    if (required or trace_id) and (len(trace_id) != 16 or not any(trace_id)):
+    if (required or trace_id) and (len(trace_id) != 16 or trace_id == _NO_TRACE_ID):
         return f"trace id has {len(trace_id)} bytes, not 16" if len(trace_id) != 16 else "trace id is all zeros"
-    if (required or span_id) and (len(span_id) != 8 or not any(span_id)):
+    if (required or span_id) and (len(span_id) != 8 or span_id == _NO_SPAN_ID):
         return f"span id has {len(span_id)} bytes, not 8" if len(span_id) != 8 else "span id is all zeros"
     return ""
 
@@ -74,8 +76,37 @@ def _check(message: Any, data: bytes, names: tuple[str, str, str], fault_of: Any
     return Checked(bytes(message.SerializeToString()) if problems else data, accepted, problems)
 
 
+def _all_whole(data: bytes) -> int | None:
+    """Return how many spans the request holds, all of them without fault; None where they are to be looked at alone.
+
+    One parse of the whole takes a third of the time of one parse a span.
+    """
+    try:
+        message = WholeTracesData.FromString(data)
+    except DecodeError:
+        return None
+    count = 0
+    for group in message.resource_spans:
+        for scope in group.scope_spans:
+            spans = scope.spans
+            for span in spans:
+                trace_id, span_id = span.trace_id, span.span_id
+                if len(trace_id) != 16 or len(span_id) != 8 or trace_id == _NO_TRACE_ID or span_id == _NO_SPAN_ID:
+                    return None
+                if len(span.parent_span_id) not in (0, 8):
+                    return None
+            count += len(spans)
+    return count
+
+
 def check_traces(data: bytes) -> Checked:
     """Check an ExportTraceServiceRequest in protobuf. Raises ImportFault where it is none."""
+    count = _all_whole(data)
+    return check_each_span(data) if count is None else Checked(data, count, [])
+
+
+def check_each_span(data: bytes) -> Checked:
+    """The plain way of `check_traces`, which finds the faults."""
     try:
         message = TracesData.FromString(data)
     except DecodeError as fault:
