@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from otel_replay import run_digest
 from otel_replay.envelope import Envelope, Mark, Payload, Recording, Run, lost
@@ -33,12 +34,43 @@ def recording_of(
     for seq, call in enumerate(ordered, 1):
         address = places[call.span.span_id]
         made = _envelope(call, run, address, seq, end_seqs.get(call.span.span_id, 0))
-        built.append(made)
+        built.append(_writable(made))
     envelopes = tuple(built)
     damaged = {e.address: e.outcome.end for e in envelopes if e.grade == "insufficient" and e.kind != "custom"}
     unfinished = tuple(_mark(envelope) for envelope in envelopes if not envelope.end_seq)
-    run = replace(run, crossings=len(envelopes), digest=run_digest.of_run(envelopes))
+    run = replace(run, name=_spelt(run.name), crossings=len(envelopes), digest=run_digest.of_run(envelopes))
     return Recording(run, envelopes, unfinished, (), damaged, tuple(problems), source)
+
+
+def _writable(envelope: Envelope) -> Envelope:
+    """Return the envelope with half surrogate pairs in its names and reasons written out: no UTF-8 can hold them.
+
+    What a value holds stands in its text as JSON, which `_outcome.payload` has seen to.
+    """
+    outcome = envelope.outcome
+    told = (*_NAMES(envelope), *envelope.notes, outcome.end, outcome.value.reason, envelope.request.reason)
+    if "".join(told).isascii():
+        return envelope
+    value = replace(outcome.value, reason=_spelt(outcome.value.reason))
+    return replace(
+        envelope,
+        run_id=_spelt(envelope.run_id),
+        run_name=_spelt(envelope.run_name),
+        address=_spelt(envelope.address),
+        parent=_spelt(envelope.parent),
+        boundary=_spelt(envelope.boundary),
+        kind=_spelt(envelope.kind),
+        notes=tuple(map(_spelt, envelope.notes)),
+        request=replace(envelope.request, reason=_spelt(envelope.request.reason)),
+        outcome=replace(outcome, end=_spelt(outcome.end), value=value),
+    )
+
+
+_NAMES = attrgetter("run_id", "run_name", "address", "parent", "boundary", "kind")
+
+
+def _spelt(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _mark(envelope: Envelope) -> Mark:
