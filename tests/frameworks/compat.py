@@ -122,6 +122,22 @@ ROWS = (
         "parallel": "- no test of its own: its tools run as tasks, and tasks are told apart as in the clients' tests",
         "undone": r"test_twice_is_once",
     }),
+    Row("AutoGen", "autogen", "autogen-agentchat", "autogen", "test_autogen", {
+        "record, replay": r"hand_over|keep_their_types|teams_that_choose|agent_as_a_tool",
+        "stream": r"streamed_answer|speaks_while",
+        "async": r"hand_over|keep_their_types|teams_that_choose|agent_as_a_tool",
+        "errors": r"tool_raises|wrong_arguments",
+        "parallel": r"test_parallel",
+        "undone": r"test_twice_is_once",
+    }),
+    Row("CrewAI", "crewai", "crewai", "crewai", "test_crewai", {
+        "record, replay": r"hand_over|keep_their_types|manager_hands|flow_that_routes|without_function_calling",
+        "stream": r"streamed_answer",
+        "async": r"async_kickoffs",
+        "errors": r"tool_raises|wrong_arguments",
+        "parallel": r"test_parallel",
+        "undone": r"test_twice_is_once",
+    }),
 )  # fmt: skip
 
 
