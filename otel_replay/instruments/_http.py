@@ -6,7 +6,7 @@ Boundaries are named `http GET example.com`: few names, the path stands in the r
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,8 +15,10 @@ from otel_replay.crossing import Crossing, Spec
 from otel_replay.instruments._cross import cross_transport, spec_of
 from otel_replay.instruments._stream import Tap, WholeTap
 from otel_replay.wire import exchange as _exchange
+from otel_replay.wire import packing
 
 _OTHERS = tuple(f"opentelemetry.instrumentation.{name}" for name in ("httpx", "httpx2"))
+_PORTIONS_MAX = 10_000
 
 
 def described(method: str, url: str, headers: _exchange.Headers, body: bytes | None) -> tuple[Spec, dict[str, Any]]:
@@ -27,8 +29,7 @@ def described(method: str, url: str, headers: _exchange.Headers, body: bytes | N
     if body is None:
         request["form"] = "streamed"
     else:
-        packing = _exchange.packing_of(headers)
-        content, packed = _exchange.unpacked(body, packing)
+        content, packed = packing.unpacked(body, packing.packing_of(headers))
         if packed:
             request["encoded"] = packed
         request["form"], request["body"] = _exchange.body_to(content)
@@ -50,40 +51,52 @@ def enter(describe: Callable[[], tuple[Spec, object]], library: str) -> Crossing
 
 
 def answer(
-    status: int,
-    headers: _exchange.Headers,
-    content: bytes,
-    *,
-    unpacked: bool = False,
-    exact: bool = False,
-    **more: Any,
+    status: int, headers: _exchange.Headers, parts: Sequence[bytes], *, exact: bool | None = False, **more: Any
 ) -> dict[str, Any]:
-    """Return the value of a whole answer whose body came as `content`: raw, or `unpacked` by the library already.
+    """Return the value of a whole answer whose raw body came in these parts.
 
-    `exact`: whoever reads it gets the packed bytes, so it is kept unpacked only where packing gives these bytes again.
+    `exact`: its reader gets the packed bytes, so it is kept unpacked only where packing gives these bytes again.
+    None where that is not known: byte for byte if it can be, else equal for whoever unpacks it.
     """
-    packing = _exchange.packing_of(headers)
-    if unpacked:
-        return _exchange.answer_to(status, headers, content, encoded=packing, **more)
-    plain, packed = _exchange.unpacked(content, packing)
-    if exact and _exchange.packed(plain, packed) != content:
-        plain, packed = content, ""
-    return _exchange.answer_to(status, headers, plain, encoded=packed, **more)
+    plain, encoded = packing.unpacked_parts(parts, packing.packing_of(headers))
+    recipe = ""
+    if encoded and exact is not False:
+        recipe = packing.recipe_of(b"".join(parts), b"".join(plain), encoded)
+        if exact and not recipe:
+            plain, encoded = parts, ""
+    came = portions_of(parts if recipe else plain)
+    return _exchange.answer_to(status, headers, b"".join(plain), encoded=encoded, recipe=recipe, portions=came, **more)
 
 
-def raw_body(value: Any) -> bytes:
-    """Return the bytes of an answer's body as they stand on the wire, under its headers. Raises Unservable."""
-    return _exchange.packed(_exchange.body_from(value.get("form"), value.get("body")), value.get("encoded"))
+def portions_of(parts: Sequence[bytes]) -> list[int]:
+    """Return the sizes of a body's portions, where there are several and not too many to keep."""
+    sizes = [len(part) for part in parts if part]
+    return sizes if 1 < len(sizes) <= _PORTIONS_MAX else []
 
 
 def recorder_of(
-    crossing: Crossing, status: int, headers: list[tuple[str, str]], *, exact: bool = False, **more: Any
+    crossing: Crossing,
+    status: int,
+    headers: list[tuple[str, str]],
+    *,
+    exact: Callable[[], bool | None],
+    portions: Callable[[Sequence[bytes]], Sequence[bytes]] | None = None,
+    **more: Any,
 ) -> Tap | WholeTap:
-    """Return what records the body of an answer: event by event, or whole."""
+    """Return what records the body of an answer: event by event, or whole.
+
+    `exact` and `portions` are asked at its end: see `answer`, and the portions that the parts were, where the reader
+    took them in others.
+    """
     head = _exchange.head_to(status, headers, **more)
     if is_events(headers):
         return Tap(crossing, head, events=True)
-    return WholeTap(crossing, head, lambda content: answer(status, headers, content, exact=exact, **more))
+
+    def finish(parts: Sequence[bytes]) -> dict[str, Any]:
+        came = parts if portions is None else portions(parts)
+        return answer(status, headers, came, exact=exact(), **more)
+
+    return WholeTap(crossing, head, finish)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from otel_replay.crossing import Crossing
@@ -31,6 +31,11 @@ class Unframer:
         lengths = [value for name, value in headers if name.lower() == "content-length"]
         self._length = int(lengths[0]) if lengths and lengths[0].isdigit() and not chunked else None
         self._seen = 0
+        self._sizes: list[int] = []
+
+    def portions(self, parts: Sequence[bytes]) -> list[bytes]:
+        """Return what was read as the chunks that the server sent, or in one where it sent none."""
+        return _exchange.cut(b"".join(parts), self._sizes)
 
     def feed(self, data: bytes) -> bytes:
         if not self._chunked:
@@ -54,6 +59,8 @@ class Unframer:
             if line:  # an empty one ends the chunk before
                 self._left = int(line.partition(b";")[0], 16)
                 self._trailer = self.complete = self._left == 0
+                if self._left:
+                    self._sizes.append(self._left)
         return b"".join(found)
 
 
@@ -131,19 +138,22 @@ class SeenFile:
         return getattr(self._inner, name)
 
 
-def see(crossing: Crossing, response: Any, *, exact: bool) -> None:
+def see(crossing: Crossing, response: Any, *, exact: bool | None) -> None:
     """Record the answer that `response` (an `http.client.HTTPResponse`) holds, now or as its body is read.
 
-    `exact`: its reader gets packed bodies as they are.
+    `exact`: its reader gets packed bodies as they are; None where it may.
     """
     with crossing.session.faults.contained("instrument"):
         headers = list(response.headers.items())
         more = facts_of(response)
         if response.fp is None:
-            crossing.returned(_http.answer(response.status, headers, b"", **more))
+            crossing.returned(_http.answer(response.status, headers, [], **more))
             return
-        recorder = _http.recorder_of(crossing, response.status, headers, exact=exact, **more)
-        response.fp = SeenFile(response.fp, recorder, Unframer(headers, chunked=bool(response.chunked)))
+        unframer = Unframer(headers, chunked=bool(response.chunked))
+        recorder = _http.recorder_of(
+            crossing, response.status, headers, exact=lambda: exact, portions=unframer.portions, **more
+        )
+        response.fp = SeenFile(response.fp, recorder, unframer)
         return
     crossing.abandon("the recorder failed to keep the answer")
 
@@ -207,8 +217,8 @@ def served_response(crossing: Crossing, method: str) -> Any:
     value = served.give()
     if not _exchange.is_answer(value):
         raise Unservable(f"{crossing.address}: the record holds no HTTP answer where one was expected")
-    content = _http.raw_body(value)
-    return _response(value, iter([content] if content else []), lambda: None, method, len(content))
+    parts = _exchange.raw_parts(value)
+    return _response(value, iter(parts), lambda: None, method, sum(map(len, parts)))
 
 
 def _response(head: Any, portions: Iterator[bytes], close: Any, method: str, length: int | None) -> Any:

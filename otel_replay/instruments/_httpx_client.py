@@ -58,19 +58,25 @@ class _Sends:
         with crossing.session.faults.contained("instrument"):
             headers = _httpx_parts.headers_of(response)
             version = response.http_version if response.http_version != "HTTP/1.1" else ""
-            recorder = _http.recorder_of(crossing, response.status_code, headers, http_version=version)
+
+            def exact() -> bool:
+                return _httpx_parts.reads_packed(response)
+
+            recorder = _http.recorder_of(crossing, response.status_code, headers, exact=exact, http_version=version)
             _httpx_parts.tap(response, recorder, is_async=is_async)
             return
         crossing.abandon("the recorder failed to keep the answer")
 
-    def _made(self, client: Any, request: Any, value: Any, body: ServedBody | None, *, is_async: bool) -> Any:
+    def _made(
+        self, client: Any, request: Any, value: Any, body: ServedBody | Portions | None, *, is_async: bool
+    ) -> Any:
         """Return the response as the client's transport would have given it, with what the client adds to one."""
         if body is not None:
-            response = _httpx_parts.streaming(self._library, value, body, request, is_async=is_async)
+            # Events were unpacked when they were kept; another body that was not read to its end was not.
+            packed = not _http.is_events(_exchange.head_from(value)[1])
         else:
-            content = _exchange.body_from(value.get("form"), value.get("body"))
-            portions = Portions([content] if content else [])
-            response = _httpx_parts.streaming(self._library, value, portions, request, is_async=is_async)
+            body, packed = Portions(_exchange.raw_parts(value)), True
+        response = _httpx_parts.streaming(self._library, value, body, request, is_async=is_async, packed=packed)
         version = value.get("http_version")
         if isinstance(version, str):
             response.extensions["http_version"] = version.encode()

@@ -10,6 +10,7 @@ from typing import Any
 
 from otel_replay.instruments._stream import Portions, ServedBody, Tap, WholeTap
 from otel_replay.wire import exchange as _exchange
+from otel_replay.wire.packing import packing_of
 
 LIBRARIES = ("httpx2", "httpx")
 
@@ -88,7 +89,7 @@ def tap(response: Any, recorder: Tap | WholeTap, *, is_async: bool) -> None:
     """Let `recorder` see the body of a response not read yet: events unpacked, other bodies as they come."""
     inner = response.stream
     sync_class, async_class = _classes(library_of(response))
-    is_packed = isinstance(recorder, Tap) and bool(_exchange.packing_of(headers_of(response)))
+    is_packed = isinstance(recorder, Tap) and bool(packing_of(headers_of(response)))
     decoder = response._get_content_decoder() if is_packed else None
     if is_async:
         source = inner.__aiter__()
@@ -130,12 +131,27 @@ def whole(library: str, value: Any, request: Any, extensions: dict[str, Any] | N
     return response
 
 
-def streaming(library: str, head: Any, body: ServedBody | Portions, request: Any, *, is_async: bool) -> Any:
-    """Return the response of a recorded stream, not read yet. Raises Unservable."""
+def reads_packed(response: Any) -> bool:
+    """True where the body of `response` is not unpacked for its reader, as with `iter_raw`.
+
+    Its decoder is made when somebody asks for unpacked bytes, and is none for a coding that httpx does not know.
+    """
+    decoder = vars(response).get("_decoder")
+    return decoder is None or type(decoder).__name__ == "IdentityDecoder"
+
+
+def streaming(
+    library: str, head: Any, body: ServedBody | Portions, request: Any, *, is_async: bool, packed: bool = False
+) -> Any:
+    """Return the response of a recorded body, not read yet: unpacked already, or `packed` as its headers say.
+
+    Raises Unservable.
+    """
     status, headers = _exchange.head_from(head)
     module = import_module(library)
     sync_class, async_class = _classes(library)
     stream = async_class(body.aiterate(), body.close) if is_async else sync_class(body.iterate(), body.close)
     response = module.Response(status, headers=headers, request=request, stream=stream)
-    identity(response)
+    if not packed:
+        identity(response)
     return response

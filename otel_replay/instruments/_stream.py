@@ -156,7 +156,7 @@ class ServedBody:
 
 
 class Portions:
-    """Serves portions that were made from a whole answer."""
+    """Serves the portions of a whole answer."""
 
     def __init__(self, portions: list[bytes]) -> None:
         self._portions = portions
@@ -175,10 +175,10 @@ class Portions:
 class WholeTap:
     """Records a body that is no event stream: kept whole when it has been read to its end, else as far as it was.
 
-    `finish` is called with the raw bytes and returns the value of the whole answer.
+    `finish` is called with the raw portions and returns the value of the whole answer.
     """
 
-    def __init__(self, crossing: Crossing, head: dict[str, Any], finish: Callable[[bytes], Any]) -> None:
+    def __init__(self, crossing: Crossing, head: dict[str, Any], finish: Callable[[list[bytes]], Any]) -> None:
         self.crossing = crossing
         self._head = head
         self._finish = finish
@@ -195,13 +195,13 @@ class WholeTap:
     def exhausted(self) -> None:
         if self.crossing.ended:
             return
-        content, self._parts = b"".join(self._parts), []
+        parts, self._parts = self._parts, []
         if self._size > PAYLOAD_BYTES_MAX:
             self.crossing.abandon(f"the body is larger than {PAYLOAD_BYTES_MAX // 1024 // 1024} MB")
             return
         value: object = None
         with self.crossing.session.faults.contained("instrument"):
-            value = self._finish(content)
+            value = self._finish(parts)
         if value is None:
             self.crossing.abandon("the recorder failed to keep the answer")
         else:

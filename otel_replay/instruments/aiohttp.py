@@ -20,6 +20,7 @@ from otel_replay.instruments._patch import Patches
 from otel_replay.instruments._stream import Portions, ServedBody, Tap, WholeTap
 from otel_replay.payload import register
 from otel_replay.wire import exchange as _exchange
+from otel_replay.wire.packing import packing_of
 
 
 def install() -> Patches:
@@ -148,10 +149,10 @@ def _see(crossing: Crossing, session: Any, response: Any, given: Mapping[str, An
         unpacks = session._auto_decompress if unpacks is None else unpacks
         head = _exchange.head_to(response.status, headers, **more)
 
-        def whole(content: bytes) -> dict[str, Any]:
-            form, body = _exchange.body_to(content)
-            packing = _exchange.packing_of(headers) if unpacks else ""
-            return {**head, **({"encoded": packing} if packing else {}), "form": form, "body": body}
+        def whole(parts: list[bytes]) -> dict[str, Any]:
+            packing = packing_of(headers) if unpacks else ""
+            told = {"encoded": packing, "portions": _http.portions_of(parts), **more}
+            return _exchange.answer_to(response.status, headers, b"".join(parts), **told)
 
         recorder: Tap | WholeTap
         recorder = Tap(crossing, head, events=True) if _http.is_events(headers) else WholeTap(crossing, head, whole)
@@ -179,7 +180,7 @@ async def _served(session: Any, crossing: Crossing, method: str, url: Any, given
         if not _exchange.is_answer(value):
             raise Unservable(f"{crossing.address}: the record holds no HTTP answer where one was expected")
         content = _exchange.body_from(value.get("form"), value.get("body"))
-        body = Portions([content] if content else [])
+        body = Portions(_exchange.cut(content, value.get("portions")))
     status, headers = _exchange.head_from(value)
     reqrep, yarl, multidict = import_module("aiohttp.client_reqrep"), import_module("yarl"), import_module("multidict")
     full = session._build_url(url)

@@ -13,6 +13,8 @@ from otel_replay.envelope import Attempt
 from otel_replay.instruments import _http, _httplib
 from otel_replay.instruments._patch import Patches
 from otel_replay.payload import register
+from otel_replay.wire import exchange as _exchange
+from otel_replay.wire.packing import packing_of
 
 
 def install() -> Patches:
@@ -104,14 +106,17 @@ def _see(crossing: Crossing, response: Any, asked: Any) -> None:
         crossing.facts["attempts"] = [Attempt(str(step.status or type(step.error).__name__)) for step in history]
         inner = response._fp
         if response._body is None and isinstance(inner, http.client.HTTPResponse) and inner.fp is not None:
-            _httplib.see(crossing, inner, exact=False)
+            _httplib.see(crossing, inner, exact=None)
             return
         original = response._original_response
         more = _httplib.facts_of(original) if original is not None else {}
         headers = list(response.headers.items())
         content = response._body or b""
-        unpacked = bool(asked["decode_content"])
-        crossing.returned(_http.answer(response.status, headers, content, unpacked=unpacked, **more))
+        packing = packing_of(headers) if asked["decode_content"] else ""
+        if packing and all(coding in response.CONTENT_DECODERS for coding in packing.split(", ")):
+            crossing.returned(_exchange.answer_to(response.status, headers, content, encoded=packing, **more))
+        else:
+            crossing.returned(_http.answer(response.status, headers, [content], exact=True, **more))
         return
     crossing.abandon("the recorder failed to keep the answer")
 

@@ -46,6 +46,8 @@ _VOLATILE_ANSWER = MatchRules(
     ignore=(
         "$.headers",
         "$.retries",
+        "$.portions",
+        "$.recipe",
         *(path.replace("$.", f"$.{inside}.", 1) for path in _VOLATILE_OUTCOME.ignore for inside in ("body", "data")),
     ),
     source="outcome of a live HTTP answer",

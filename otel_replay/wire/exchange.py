@@ -3,21 +3,23 @@
 A whole answer is {"status": 200, "headers": [[name, value]], "form": "json spaced", "body": {...}}: `form` says how
 `body` is spelt, so that JSON is readable and still gives the same bytes. An event of a stream is {"event": name,
 "data": {...}} with the `form` of its JSON where that is not compact, else {"form": "text", "body": ...}. Bodies under
-a `content-encoding` are kept unpacked with its name in "encoded", and packed again when served.
+a `content-encoding` are kept unpacked with its name in "encoded", and packed again when served: byte for byte where
+there is a "recipe" (see packing.py). "portions" are the sizes in which the body came, where it came in several: of
+the raw body under a recipe, else of the body as it is kept.
 """
 
 from __future__ import annotations
 
 import base64
-import gzip
+import itertools
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from otel_replay.errors import Unservable
 from otel_replay.limits import PAYLOAD_BYTES_MAX
+from otel_replay.wire.packing import packed
 
 
 def _dump(separators: tuple[str, str], ascii_only: bool, indent: int | None = None) -> Callable[[Any], str]:
@@ -82,36 +84,26 @@ def body_from(form: object, body: Any) -> bytes:
     raise Unservable(f"the recorded body has the unknown form {ascii(form)[:40]}")
 
 
-def packing_of(headers: Headers) -> str:
-    """Return the content encoding that a body under these headers has; "" for none."""
-    named = [value.strip().lower() for name, value in headers if name.lower() == "content-encoding"]
-    return ", ".join(value for value in named if value and value != "identity")
+def cut(content: bytes, sizes: object) -> list[bytes]:
+    """Return `content` in parts of these sizes, in one part where they do not add up to it, in none if it is empty."""
+    if isinstance(sizes, list) and all(type(size) is int and size > 0 for size in sizes) and sum(sizes) == len(content):
+        ends = list(itertools.accumulate(sizes))
+        return [content[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+    return [content] if content else []
 
 
-def unpacked(content: bytes, packing: str) -> tuple[bytes, str]:
-    """Return (unpacked bytes, packing), or the bytes as they are and "" where we could not pack them again."""
-    try:
-        if packing == "gzip" and content:
-            return _bounded(zlib.decompressobj(31), content), packing
-        if packing == "deflate" and content:
-            return _bounded(zlib.decompressobj(), content), packing
-    except (zlib.error, ValueError):
-        pass
-    return content, ""
+def raw_parts(value: Any) -> list[bytes]:
+    """Return the body of a whole answer as it stands on the wire, in the portions in which it came.
 
-
-def _bounded(engine: Any, content: bytes) -> bytes:
-    found: bytes = engine.decompress(content, PAYLOAD_BYTES_MAX)
-    if not engine.eof or engine.unused_data:
-        raise ValueError("not one whole compressed body within the limit")
-    return found
-
-
-def packed(content: bytes, packing: object) -> bytes:
-    """The inverse of `unpacked`: equal for whoever unpacks it."""
-    if packing == "gzip":
-        return gzip.compress(content, mtime=0)
-    return zlib.compress(content) if packing == "deflate" else content
+    Raises Unservable.
+    """
+    content = body_from(value.get("form"), value.get("body"))
+    packing, recipe = value.get("encoded"), value.get("recipe")
+    if not isinstance(packing, str) or not content:
+        return cut(content, value.get("portions"))
+    if isinstance(recipe, str):
+        return cut(packed([content], packing, recipe)[0], value.get("portions"))
+    return packed(cut(content, value.get("portions")), packing)
 
 
 def answer_to(status: int, headers: Headers, content: bytes, **more: Any) -> dict[str, Any]:

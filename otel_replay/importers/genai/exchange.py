@@ -18,6 +18,7 @@ from otel_replay.envelope import Attempt, Envelope, Recording
 from otel_replay.importers.genai import _fields, _outcome, _vendor
 from otel_replay.importers.genai._call import Call, Source
 from otel_replay.wire import exchange
+from otel_replay.wire.packing import packing_of, unpacked
 
 NAME = "HTTP cassette"
 SCOPES = ("vcrpy", "agent-replay", "agentreplay")
@@ -42,10 +43,10 @@ def read(source: Source) -> Call | None:
     method, url = source.text("http.request.method"), source.text("url.full")
     headers = _headers(source, "request")
     form, body = exchange.body_to(_bytes(source, "request"))
-    packing = exchange.packing_of(headers)
+    packing = packing_of(headers)
     request: dict[str, Any] = {"method": method, "url": url}
     if packing:
-        plain, packed = exchange.unpacked(_bytes(source, "request"), packing)
+        plain, packed = unpacked(_bytes(source, "request"), packing)
         request |= {"encoded": packed} if packed else {}
         form, body = exchange.body_to(plain)
     request |= {"form": form, "body": body}
@@ -124,9 +125,9 @@ def _answer(call: Call, source: Source) -> None:
     status = source.count("http.response.status_code") or 0
     headers = _headers(source, "response")
     content = _bytes(source, "response")
-    packing = exchange.packing_of(headers)
+    packing = packing_of(headers)
     reason = source.text("http.response.reason")
-    plain, packed = exchange.unpacked(content, packing)
+    plain, packed = unpacked(content, packing)
     if packing in ("gzip", "deflate") and not packed:
         packed = packing  # the cassette kept it unpacked under its old header
     elif packing and not packed and content:
