@@ -17,6 +17,7 @@ import pyarrow as pa
 from otel_replay.errors import StoreError
 from otel_replay.originals import now_ns
 from otel_replay.store import query, schema
+from otel_replay.store.doubles import IN_SQL
 from otel_replay.store.folder import Folder, Listing
 from otel_replay.store.journals import journal_paths
 from otel_replay.store.parquet import SUFFIX, FileInfo, Staged, new_name, sort_rows, stage, table_of
@@ -33,7 +34,7 @@ SMALL_FILES_MAX: Final = 16
 _BATCH_ROWS: Final = 8_192
 
 _ORDER: Final = """
-SELECT f.* EXCLUDE (filename, file_row_number) FROM {files} AS f
+SELECT f.* EXCLUDE (filename, file_row_number){doubles} FROM {files} AS f
 JOIN (SELECT coalesce(run_id, trace_id) AS grouped, min(start_ns) AS begun FROM {files} GROUP BY 1) AS g
   ON g.grouped = coalesce(f.run_id, f.trace_id)
 WHERE NOT EXISTS (SELECT 1 FROM leaving AS l WHERE l.file = parse_filename(f.filename) AND l.row = f.file_row_number)
@@ -89,7 +90,7 @@ def _groups(listing: Listing, *, small_only: bool) -> Iterator[list[FileInfo]]:
 
 
 def _worth_it(listing: Listing, group: list[FileInfo]) -> Iterator[list[FileInfo]]:
-    if len(group) > 1 or any(info.name in listing.superseded for info in group):
+    if len(group) > 1 or any(info.name in listing.superseded or not info.settled for info in group):
         yield group
 
 
@@ -125,7 +126,7 @@ def rewrite(
     still = {info.name for info in (*listing.files.values(), *listing.replaced)}
     staged = stage(
         folder.storage,
-        _sorted_tables(connection, group, leaving, settled, condition),
+        _sorted_tables(connection, listing, group, leaving, settled, condition),
         group[0].path.with_name(new_name() + SUFFIX),
         seals=[name for info in group for name in info.seals if name in there],
         replaces=sorted(names | {name for info in group for name in info.replaces if name in still}),
@@ -136,6 +137,7 @@ def rewrite(
 
 def _sorted_tables(
     connection: duckdb.DuckDBPyConnection,
+    listing: Listing,
     group: Sequence[FileInfo],
     leaving: Sequence[Place],
     settled: Sequence[Row],
@@ -143,7 +145,11 @@ def _sorted_tables(
 ) -> Iterator[pa.Table]:
     cursor = connection.cursor()
     query.places_table(cursor, "leaving", leaving)
-    text = _ORDER.format(files=query.scan(group, places=True), condition=condition)
+    doubles = ""
+    if not all(info.settled for info in group):
+        found = IN_SQL.format("f", query.scan(listing.files.values()))
+        doubles = f" REPLACE (CASE WHEN {found} THEN 'double' ELSE kind END AS kind)"
+    text = _ORDER.format(files=query.scan(group, places=True), condition=condition, doubles=doubles)
     relation = cursor.sql(text)
     # DuckDB 2 renamed it; both give a pyarrow.RecordBatchReader.
     read = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_record_batch

@@ -53,6 +53,8 @@ class FileInfo:
     seals: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
     supersedes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    settled: bool = True
+    """False where rows may be doubles of others without saying so: an older version wrote them."""
 
     @property
     def name(self) -> str:
@@ -178,7 +180,7 @@ def stage(
 
     `distinct` says how many values the columns with a bloom filter have.
     """
-    metadata = {schema.VERSION_KEY: str(schema.VERSION).encode()}
+    metadata = {schema.VERSION_KEY: str(schema.VERSION).encode(), schema.DOUBLES_KEY: b"1"}
     for key, value in ((schema.SEALS_KEY, seals), (schema.REPLACES_KEY, replaces)):
         if value:
             metadata[key] = orjson.dumps(list(value))
@@ -260,6 +262,7 @@ def _info_of(footer: pq.FileMetaData, path: Path, size: int, storage: Storage) -
                 str(name): tuple(map(int, rows))
                 for name, rows in orjson.loads(extra.get(schema.SUPERSEDES_KEY, b"{}")).items()
             },
+            settled=schema.DOUBLES_KEY in extra or _holds_no_double(footer),
         )
     except (ValueError, TypeError, AttributeError, StopIteration) as fault:
         raise StoreError(f"{shown} has a footer that can't be read: {fault}") from fault
@@ -267,6 +270,18 @@ def _info_of(footer: pq.FileMetaData, path: Path, size: int, storage: Storage) -
 
 def _names(text: bytes | None) -> tuple[str, ...]:
     return tuple(map(str, orjson.loads(text))) if text else ()
+
+
+def _holds_no_double(footer: pq.FileMetaData) -> bool:
+    """True where the statistics show that each row has a kind, or tells of no call."""
+    columns = {name: footer.schema.names.index(name) for name in ("kind", "operation", "model", "tool")}
+    for at in range(footer.num_row_groups):
+        group = footer.row_group(at)
+        found = {name: group.column(column).statistics for name, column in columns.items()}
+        nulls = {name: it.null_count if it is not None and it.has_null_count else None for name, it in found.items()}
+        if nulls.pop("kind") != 0 and any(count != group.num_rows for count in nulls.values()):
+            return False
+    return True
 
 
 def _start_bounds(footer: pq.FileMetaData, group: int) -> tuple[int, int] | None:

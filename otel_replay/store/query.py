@@ -12,17 +12,18 @@ from typing import Any
 import duckdb
 
 from otel_replay.store import schema
+from otel_replay.store.doubles import KIN_COLUMNS
 from otel_replay.store.folder import Listing
 from otel_replay.store.parquet import FileInfo, table_of
 from otel_replay.store.parting import Key, Place, key_of
 from otel_replay.store.rows import Row
 from otel_replay.store.storage import Storage
-from otel_replay.store.views import FORKS, MACROS, VIEWS
+from otel_replay.store.views import FORKS, MACROS, VIEWS, calls_once
 
 _QUOTE = str.maketrans({"'": "''"})
 _GLOB = str.maketrans({"[": "[[]", "*": "[*]", "?": "[?]", "'": "''"})
 _INSERT_ROWS = 500
-_KEY_COLUMNS = ("run_id", "lane", "kind", "seq", "trace_id", "span_id", "start_ns")
+_KEY_COLUMNS = ("run_id", "lane", "seq", "start_ns")
 
 
 def may_be_a_file(fault: duckdb.Error) -> bool:
@@ -89,6 +90,17 @@ def define(
     _fill(connection, "live_runs", [(run_id,) for run_id in sorted(set(live_runs))])
     _fill(connection, "noted", notes)
     connection.execute(_stored(listing, superseded))  # the views over it were made with the connection
+    if not all(info.settled for info in listing.files.values()):
+        connection.execute("SET VARIABLE unsettled = true")
+        _execute_all(connection, calls_once(settled=False))
+    elif connection.execute("SELECT getvariable('unsettled')").fetchall() == [(True,)]:  # until a compaction
+        connection.execute("RESET VARIABLE unsettled")
+        _execute_all(connection, calls_once(settled=True))
+
+
+def _execute_all(connection: duckdb.DuckDBPyConnection, statements: Iterable[str]) -> None:
+    for statement in statements:
+        connection.execute(statement)
 
 
 def _fill(connection: duckdb.DuckDBPyConnection, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -150,26 +162,34 @@ def places_of(
     files: Sequence[FileInfo],
     superseded: Mapping[str, frozenset[int]],
     rows: Sequence[Row],
-) -> dict[Key, list[Place]]:
-    """Return where rows with the keys of `rows` stand in `files`, superseded ones aside."""
+) -> tuple[dict[Key, list[Place]], dict[Place, Row]]:
+    """Return (where rows with the keys of `rows` stand in `files`, what KIN_COLUMNS say of all rows of their traces).
+
+    Superseded ones aside.
+    """
     wanted = {key_of(row) for row in rows}
     found: dict[Key, list[Place]] = {}
+    kin: dict[Place, Row] = {}
     runs = sorted({row["run_id"] for row in rows if row.get("run_id")})
     traces = sorted({row["trace_id"] for row in rows})
     if not files:
-        return found
+        return found, kin
     ids_table(connection, "wanted_runs", runs)
     ids_table(connection, "wanted_traces", traces)
-    columns = ", ".join(_KEY_COLUMNS)
+    columns = (*_KEY_COLUMNS, *KIN_COLUMNS)
     answer = connection.execute(
-        f"SELECT parse_filename(filename), file_row_number, {columns} FROM {scan(files, places=True)} "  # noqa: S608
+        f"SELECT parse_filename(filename), file_row_number, {', '.join(columns)} FROM {scan(files, places=True)} "  # noqa: S608
         "WHERE run_id IN (SELECT id FROM wanted_runs) OR trace_id IN (SELECT id FROM wanted_traces)"
     ).fetchall()
     for name, number, *values in answer:
-        key = key_of(dict(zip(_KEY_COLUMNS, values, strict=True)))
-        if key in wanted and number not in superseded.get(name, ()):
+        if number in superseded.get(name, ()):
+            continue
+        row = dict(zip(columns, values, strict=True))
+        kin[name, number] = row
+        key = key_of(row)
+        if key in wanted:
             found.setdefault(key, []).append((name, number))
-    return found
+    return found, kin
 
 
 def rows_at(connection: duckdb.DuckDBPyConnection, listing: Listing, places: Iterable[Place]) -> dict[Place, Row]:

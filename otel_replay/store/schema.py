@@ -22,6 +22,8 @@ REPLACES_KEY: Final = b"otel_replay.store.replaces"
 """JSON list: the files that this file took over (compaction). A file named here is not read any more."""
 SUPERSEDES_KEY: Final = b"otel_replay.store.supersedes"
 """JSON object, file -> row numbers: rows elsewhere that a better copy in this file takes the place of."""
+DOUBLES_KEY: Final = b"otel_replay.store.doubles"
+"""There where each row that is a double of another says so in `kind`; older files leave that to every query."""
 
 _TEXT = pa.string()
 _INT = pa.int64()
@@ -106,5 +108,8 @@ READ_COLUMNS: Final = tuple(name for name in COLUMNS if name not in _ONLY_ASKED)
 """What gives a span or a recording back."""
 BLOOM_COLUMNS: Final = ("trace_id", "run_id")
 """The columns that a reader looks single values up in."""
-NOT_COMPARED: Final = frozenset({"source", "difference"})
-"""Columns that say nothing about the span itself: two copies may differ in them and still be equal."""
+NOT_COMPARED: Final = frozenset({"source", "difference", "kind"})
+"""Columns that say nothing about the span itself: two copies may differ in them and still be equal.
+
+`kind` is among them, as it is in the attributes too, and depends on the spans beside it where it is "double".
+"""

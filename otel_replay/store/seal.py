@@ -12,7 +12,7 @@ from typing import Final
 
 import duckdb
 
-from otel_replay.store import query
+from otel_replay.store import doubles, query
 from otel_replay.store.folder import Folder, Listing, day_of
 from otel_replay.store.ids import FILE_ROWS_MAX, ids_of
 from otel_replay.store.journals import JournalRows, journal_paths, read_all
@@ -41,14 +41,19 @@ def part_against(
         folder.ids.learn(name, ids)
     wanted = ids_of(rows)
     near = [info for info in near if folder.ids.may_hold(info.name, wanted)]
-    stored = query.places_of(connection, near, listing.superseded, rows)
-    return part(rows, stored, lambda places: query.rows_at(connection, listing, places))
+    stored, kin = query.places_of(connection, near, listing.superseded, rows)
+    parted = part(rows, stored, lambda places: query.rows_at(connection, listing, places))
+    turned = doubles.kin_that_turn(parted, kin)
+    for (name, number), row in query.rows_at(connection, listing, turned).items():
+        parted.rows.append(doubles.marked(row))
+        parted.supersedes.setdefault(name, []).append(number)
+    return parted
 
 
 def add_rows(connection: duckdb.DuckDBPyConnection, folder: Folder, rows: Sequence[Row]) -> None:
     """Write `rows` to one file for each day on which their runs or traces began."""
     listing = folder.listing()
-    for start_ns, group in _by_day(rows):
+    for start_ns, group in _by_day(doubles.mark(rows)):  # two spans of one call may belong to two days
         parted = part_against(connection, folder, listing, group)
         if parted.rows:
             _add_file(folder, start_ns, parted)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from otel_replay.store.doubles import INNER_MODEL, MODEL_CALL, OUTER_TOOL
+
 MACROS: Final = (
     # attr(attributes, 'gen_ai.request.model'): the attribute's value as text; keys with dots need no quoting.
     """CREATE OR REPLACE MACRO attr(a, k) AS
@@ -110,7 +112,7 @@ WHERE run_id NOT IN (
 
 RUNS: Final = "CREATE OR REPLACE VIEW runs AS SELECT * FROM runs_since(-9223372036854775808)"
 
-MODEL_CALLS: Final = """
+_MODEL_CALLS: Final = """
 CREATE OR REPLACE VIEW model_calls AS
 SELECT run_id, run_name, address, seq, coalesce(operation, 'chat') AS operation, provider, model, response_model,
   input_tokens, output_tokens, ns_time(start_ns) AS start_time, ns_ms(start_ns, end_ns) AS duration_ms,
@@ -126,17 +128,10 @@ SELECT run_id, run_name, address, seq, coalesce(operation, 'chat') AS operation,
       to_json(answers(response))::VARCHAR) END AS output_messages,
   request, response, service, trace_id, span_id, start_ns, end_ns, attributes
 FROM stored
-WHERE difference IS NULL AND coalesce(kind, '') NOT IN ('run', 'part') AND (kind = 'model' OR (kind IS NULL AND
-  (operation IN ('chat', 'text_completion', 'generate_content', 'embeddings')
-   OR (operation IS NULL AND tool IS NULL AND model IS NOT NULL))
-  -- A framework, an instrumentation and the SDK each write a span for one call, one in the other: the innermost counts.
-  AND NOT EXISTS (SELECT 1 FROM stored AS inner_one WHERE inner_one.trace_id = stored.trace_id
-    AND inner_one.parent_span_id = stored.span_id AND inner_one.difference IS NULL AND (inner_one.kind = 'model' OR
-    (inner_one.kind IS NULL AND (inner_one.operation IN ('chat', 'text_completion', 'generate_content', 'embeddings')
-     OR (inner_one.operation IS NULL AND inner_one.tool IS NULL AND inner_one.model IS NOT NULL)))))))
+WHERE difference IS NULL AND (kind = 'model' OR (kind IS NULL AND {model_call}{once}))
 """
 
-TOOL_CALLS: Final = """
+_TOOL_CALLS: Final = """
 CREATE OR REPLACE VIEW tool_calls AS
 SELECT run_id, run_name, address, seq, coalesce(tool, boundary, name) AS tool,
   coalesce(long_attr(attributes, content, request, response, 'gen_ai.tool.call.arguments'), request) AS arguments,
@@ -144,12 +139,8 @@ SELECT run_id, run_name, address, seq, coalesce(tool, boundary, name) AS tool,
   ns_time(start_ns) AS start_time, ns_ms(start_ns, end_ns) AS duration_ms, outcome, error_type, side_effects,
   request, response, service, trace_id, span_id, start_ns, end_ns, attributes
 FROM stored
-WHERE difference IS NULL AND coalesce(kind, '') NOT IN ('run', 'part')
-  AND (kind = 'tool' OR (kind IS NULL AND (operation = 'execute_tool' OR tool IS NOT NULL)
-  -- MCP and the framework around it each write a span for one call: the agent's own, the outer one, counts.
-  AND NOT EXISTS (SELECT 1 FROM stored AS outer_one WHERE outer_one.trace_id = stored.trace_id
-    AND outer_one.span_id = stored.parent_span_id AND outer_one.difference IS NULL
-    AND (outer_one.kind IS NULL OR outer_one.kind = 'tool') AND outer_one.tool = stored.tool)))
+WHERE difference IS NULL
+  AND (kind = 'tool' OR (kind IS NULL AND (operation = 'execute_tool' OR tool IS NOT NULL){once}))
 """
 
 MESSAGES: Final = """
@@ -182,4 +173,14 @@ CREATE TABLE IF NOT EXISTS forks (
   verdict VARCHAR, created_time TIMESTAMP_NS)
 """
 
-VIEWS: Final = (SPANS, CROSSINGS, RUNS_SINCE, RUNS, MODEL_CALLS, TOOL_CALLS, MESSAGES, DUPLICATES)
+
+def calls_once(settled: bool) -> tuple[str, str]:
+    """Return the views of model and tool calls. Where files are not settled, each question looks for the doubles."""
+    inner, outer = (f"\n  AND NOT {found.format('stored', 'stored')}" for found in (INNER_MODEL, OUTER_TOOL))
+    return (
+        _MODEL_CALLS.replace("{model_call}", MODEL_CALL.format("stored")).replace("{once}", "" if settled else inner),
+        _TOOL_CALLS.replace("{once}", "" if settled else outer),
+    )
+
+
+VIEWS: Final = (SPANS, CROSSINGS, RUNS_SINCE, RUNS, *calls_once(True), MESSAGES, DUPLICATES)
