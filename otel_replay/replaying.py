@@ -282,7 +282,12 @@ class ReplaySession:
             cause=cause,
             next_steps=steps,
             notes=tuple(notes),
-            pins=compare_pins(self.recording.run.pins, self._recorder.run.pins, in_recorded_order(driver.calls)),
+            pins=compare_pins(
+                self.recording.run.pins,
+                self._recorder.run.pins,
+                in_recorded_order(driver.calls),
+                self._recorder.redactor,
+            ),
             interception=interception(),
         )
 

@@ -147,3 +147,13 @@ def test_ones_own_pins_are_compared_where_they_are_given_again(lab: Lab) -> None
             tool(1)
         assert [str(change) for change in session.report.pins] == shown
         assert json.loads(session.report.json())["verdict"] == "passed"
+
+
+def test_a_pin_of_today_is_shown_redacted(lab: Lab) -> None:
+    secret = "sk-proj-Zx8Kq2mVb7Wn4Rt6Yp1Lc3Hd5Jf9Gs0AaBbCcDdEeFf"
+    with record("run", store=lab.store, pins={"key": "none"}):
+        tool(1)
+    with lab.session(pins={"key": secret}) as session:
+        tool(1)
+    assert secret not in session.report.text() + session.report.json()
+    assert session.report.text().count("pin key: recorded none, now [redacted:") == 1
