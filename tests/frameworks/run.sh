@@ -41,7 +41,12 @@ leave_results() {
     "$2" -m pytest --junitxml "$results/$1.xml" "${@:3}"
 }
 
-[[ $# -gt 0 ]] || set -- "${!packages[@]}"
+# Without names: the newest of each; with --all the older ones too, for the table of what was tried.
+if [[ ${1:-} == --all ]]; then
+    set -- "${!packages[@]}"
+elif [[ $# -eq 0 ]]; then
+    for name in "${!packages[@]}"; do [[ $name == *@* ]] || set -- "$@" "$name"; done
+fi
 for name in "$@"; do
     if [[ $name == clients ]]; then
         leave_results clients "$python" -n 0 "${clients[@]}"
