@@ -1,7 +1,8 @@
 """LangGraph: each attempt at a node is a crossing under the node's name, each conditional edge one under its router's.
 
 The shells are put around a task's parts when the graph runs it, so that graphs compiled before are covered too. What a
-node answers is kept as its function returned it; the framework's own writers then run on it, also in a replay.
+node answers is kept as its function returned it; the framework's own writers then run on it, also in a replay. What it
+does beside that (streams, interrupts) is in `_langgraph_events`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from otel_replay import payload
-from otel_replay.instruments import _framework
+from otel_replay.instruments import _framework, _langgraph_events
 from otel_replay.instruments._patch import Patches
 from otel_replay.instruments.langchain import without_made_ids
 from otel_replay.session import active_sessions, on_unscoped
@@ -37,17 +38,24 @@ class _Kit:
                 self.name = name
                 self.kind = kind
 
-            def _describe(self, value: Any) -> Any:
-                return _framework.spec_of(self.name, self.kind), without_made_ids(value)
+            def _describe(self, value: Any, config: Any) -> Any:
+                asked = without_made_ids(value)
+                if self.kind != "router":
+                    asked = _langgraph_events.request(asked, config)
+                return _framework.spec_of(self.name, self.kind), asked
 
             def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-                return _framework.run(
-                    lambda: self._describe(input), lambda: self.inside.invoke(input, config, **kwargs)
+                return _langgraph_events.run(
+                    lambda: self._describe(input, config),
+                    config,
+                    lambda: self.inside.invoke(input, config, **kwargs),
                 )
 
             async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-                return await _framework.arun(
-                    lambda: self._describe(input), lambda: self.inside.ainvoke(input, config, **kwargs)
+                return await _langgraph_events.arun(
+                    lambda: self._describe(input, config),
+                    config,
+                    lambda: self.inside.ainvoke(input, config, **kwargs),
                 )
 
         self.shell = Shell
@@ -124,4 +132,5 @@ def install() -> Patches:
 
     patches.replace(runner, "run_with_retry", sync)
     patches.replace(runner, "arun_with_retry", later)
+    _langgraph_events.install(patches)
     return patches

@@ -55,7 +55,6 @@ def _transport(client: str, label: str, is_async: str) -> Row:
 
 
 _NO_ASYNC = "- it has no asynchronous form"
-_BY_MODEL = "- its nodes answer whole; what streams is the chat model, in the row of its client"
 _FORMS = r"test_every_form_comes_back\w*"
 _LIKE_OURS = {
     "record, replay": _FORMS,
@@ -98,10 +97,10 @@ ROWS = (
         "parallel": rf"{_FORMS}\[\w+-_a?batch\]",
         "undone": r"test_twice_is_once",
     }),
-    Row("LangGraph", "langgraph", "langgraph", "langgraph", "test_langgraph", {
-        "record, replay": r"replays_in_full|addresses_are",
-        "stream": _BY_MODEL,
-        "async": r"ainvoke",
+    Row("LangGraph", "langgraph", "langgraph", "langgraph", "test_langgraph(_flow)?", {
+        "record, replay": r"replays_in_full|addresses_are|resumption_replay|commands_choose|functions_as_graphs",
+        "stream": r"every_stream_mode|events_that_were",
+        "async": r"ainvoke|every_stream_mode\w*\[.*True\]",
         "errors": r"retry_loop|divergence_that",
         "parallel": r"in_parallel",
         "undone": r"test_twice_is_once",

@@ -65,6 +65,6 @@ for name in "$@"; do
     if [[ $name == clients@* ]]; then
         leave_results "$name" "$home/bin/python" "${clients[@]}"
     else
-        leave_results "$name" "$home/bin/python" -m frameworks "tests/frameworks/test_${name%@*}.py"
+        leave_results "$name" "$home/bin/python" -m frameworks tests/frameworks/test_"${name%@*}"*.py
     fi
 done
