@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import orjson
 
-from otel_replay.encodings import arrays, classes, exceptions, http, models, refused, standard
+from otel_replay.encodings import arrays, classes, exceptions, http, models, refused, standard, type_objects
 from otel_replay.encodings.classes import register
 from otel_replay.encodings.core import NODES_MAX, Decoder, Encoder, TooLarge
 from otel_replay.encodings.names import allow_packages
@@ -30,7 +30,7 @@ from otel_replay.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX
 
 __all__ = ["allow_packages", "decode", "encode", "plain", "register"]
 
-_FAMILIES = (arrays, classes, exceptions, http, models, refused, standard)
+_FAMILIES = (arrays, classes, exceptions, http, models, refused, standard, type_objects)
 _LEAVES = frozenset((str, int, bool, type(None)))
 _TOO_LARGE = f"it is larger than {PAYLOAD_BYTES_MAX // 1024 // 1024} MB"
 

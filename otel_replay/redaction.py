@@ -8,7 +8,6 @@ back. On a hit the tree is redacted (redaction_tree.py) and written back as orjs
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
@@ -21,6 +20,7 @@ from otel_replay import redaction_rules as _rules
 from otel_replay.envelope import Envelope, Outcome, Payload, Redaction
 from otel_replay.errors import UsageError
 from otel_replay.paths import Path, PathRule, show
+from otel_replay.redaction_settings import bound_to_an_end, compiled_rule, imported, path_scan, rule_text, typed
 from otel_replay.redaction_text import PLACEHOLDER, Pattern
 from otel_replay.redaction_tree import Function, Known, Masker, RuleSet, Scope
 
@@ -61,7 +61,7 @@ class Redactor:
         self.enabled = enabled
         self._rules = rules or RuleSet()
         more = [pattern.regex.pattern.decode() for pattern in self._rules.patterns]
-        more += [rule for path in self._rules.paths if (rule := _path_scan(path))]
+        more += [rule for path in self._rules.paths if (rule := path_scan(path))]
         self._detector = _rules.detector(tuple(more), defaults=self._rules.defaults)
         self._match = self._detector._regexp.Match
 
@@ -83,15 +83,15 @@ class Redactor:
         unknown = set(table) - {"enabled", "paths", "patterns", "keep", "functions", "defaults"}
         if unknown:
             raise UsageError(f"[tool.otel_replay.redaction] has no key {sorted(unknown)[0]!r}")
-        made = cls(enabled=_typed(table, "enabled", bool, True))
-        for path in _typed(table, "paths", list, []):
+        made = cls(enabled=typed(table, "enabled", bool, True))
+        for path in typed(table, "paths", list, []):
             made = made.with_rule(path=path)
-        for name, pattern in _typed(table, "patterns", dict, {}).items():
+        for name, pattern in typed(table, "patterns", dict, {}).items():
             made = made.with_rule(pattern=pattern, name=name)
-        for keep in _typed(table, "keep", list, []):
+        for keep in typed(table, "keep", list, []):
             made = made.keeping(keep)
-        for spec in _typed(table, "functions", list, []):
-            made = made.with_rule(function=_imported(spec), name=str(spec).partition(":")[2])
+        for spec in typed(table, "functions", list, []):
+            made = made.with_rule(function=imported(spec), name=str(spec).partition(":")[2])
         return made
 
     def with_rule(
@@ -106,9 +106,9 @@ class Redactor:
             raise UsageError("a redaction rule is one of path=, pattern= or function=")
         rules = self._copied()
         if path is not None:
-            rules.paths = (*rules.paths, PathRule(_text(path, "path")))
+            rules.paths = (*rules.paths, PathRule(rule_text(path, "path")))
         elif pattern is not None:
-            regex = _regex(_text(pattern, "pattern"), name)
+            regex = compiled_rule(rule_text(pattern, "pattern"), name)
             label = _rules.rule_name(name or "pattern")
             rules.patterns = (*rules.patterns, Pattern(label, regex, min(regex.groups, 1)))
         elif function is not None:
@@ -121,10 +121,10 @@ class Redactor:
     def keeping(self, rule: str) -> Redactor:
         """Return a redactor that never redacts what stands at the path `rule`, or secrets that the regex matches."""
         rules = self._copied()
-        if _text(rule, "keep").startswith("$"):
+        if rule_text(rule, "keep").startswith("$"):
             rules.keep_paths = (*rules.keep_paths, PathRule(rule))
         else:
-            rules.keep_patterns = (*rules.keep_patterns, _regex(rule, "keep"))
+            rules.keep_patterns = (*rules.keep_patterns, compiled_rule(rule, "keep"))
         return Redactor(rules, enabled=self.enabled)
 
     def _copied(self) -> RuleSet:
@@ -157,7 +157,7 @@ class Redactor:
         itself: a function, or an own pattern that is bound to the start or the end of a text.
         """
         own = [pattern.regex.pattern.decode() for pattern in self._rules.patterns]
-        if self._rules.functions or any(_bound_to_an_end(pattern) for pattern in own):
+        if self._rules.functions or any(bound_to_an_end(pattern) for pattern in own):
             return None
         parts = [f"(?:{pattern})" for pattern in more]
         if self.enabled:
@@ -354,51 +354,6 @@ def find_placeholders(tree: object, path: Path = ()) -> list[tuple[str, str]]:
             out += [(show((*path, key)), found.group()) for found in PLACEHOLDER.finditer(key)]
             out += find_placeholders(item, path if transparent and key in ("v", "text") else (*path, key))
     return out
-
-
-def _bound_to_an_end(pattern: str) -> bool:
-    return any(sign in pattern.replace("[^", "") for sign in ("^", "$", r"\A", r"\z"))
-
-
-def _path_scan(rule: PathRule) -> str:
-    """Return what must stand in the bytes for a path rule to apply: its last name as a key; "" where it has none."""
-    names = [step for step in rule.steps if isinstance(step, str)]
-    return rf"\"{re2.escape(names[-1])}\\*\"" if names else "."
-
-
-def _regex(pattern: str, name: str) -> re2._Regexp:
-    label = f"{name} = {pattern!r}" if name else repr(pattern)
-    try:
-        regex = _rules.compiled(pattern)
-    except re2.error as error:
-        raise UsageError(f"the redaction pattern {label} is no regular expression of RE2: {error}") from error
-    if regex.match(b"") is not None:
-        raise UsageError(f"the redaction pattern {label} matches the empty text, so it would hit everywhere")
-    return regex
-
-
-def _text(value: object, what: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise UsageError(f"a redaction {what} is a text, not {value!r}")
-    return value
-
-
-def _typed(table: Mapping[str, object], key: str, kind: type, default: Any) -> Any:
-    value = table.get(key, default)
-    if not isinstance(value, kind):
-        raise UsageError(f"[tool.otel_replay.redaction] {key} must be a {kind.__name__}, not {value!r}")
-    return value
-
-
-def _imported(spec: object) -> Function:
-    module, _, name = str(spec).partition(":")
-    found = getattr(sys.modules.get(module), name, None) if name else None
-    if not callable(found):
-        raise UsageError(
-            f"the redaction function {spec!r} was not found among the imported modules; "
-            "import its module before the recording begins, and write it as 'package.module:function'"
-        )
-    return found  # type: ignore[no-any-return]
 
 
 _current: Redactor | None = None

@@ -11,12 +11,9 @@ import datetime
 import decimal
 import enum
 import fractions
-import functools
 import inspect
-import operator
 import pathlib
 import types
-import typing
 import uuid
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -113,6 +110,11 @@ def register(
     _registered[cls] = (name, to_state)
     _from_registered[name] = (cls, from_state)
     forget_picks()
+
+
+def is_registered(cls: type) -> bool:
+    """True for a class that `register` was told of."""
+    return cls in _registered
 
 
 @family(0)
@@ -325,7 +327,7 @@ def _make_moment(cls: Any, base: Any, plain: Any) -> object:
 # Dataclasses and attrs -------------------------------------------------------------------------------------
 
 
-def _field_names(cls: type) -> list[str] | None:
+def field_names(cls: type) -> list[str] | None:
     """Return the field names of a dataclass or attrs class, None for any other."""
     if dataclasses.is_dataclass(cls):
         return [field.name for field in dataclasses.fields(cls)]
@@ -337,13 +339,13 @@ def _field_names(cls: type) -> list[str] | None:
 def _pick_record(cls: type) -> EncodeFn | None:
     if dataclasses.is_dataclass(cls):
         return _record
-    return _record if _field_names(cls) is not None else None
+    return _record if field_names(cls) is not None else None
 
 
 def _record(value: object, to: Encoder) -> Tree:
     cls = type(value)
     state = state_of(value)
-    unset = [name for name in _field_names(cls) or () if name not in state and not _has_default(cls, name)]
+    unset = [name for name in field_names(cls) or () if name not in state and not _has_default(cls, name)]
     tag = "dataclass" if dataclasses.is_dataclass(cls) else "attrs"
     tree = {"$": tag, "t": names.name_of(cls), "v": to.state(state)}
     return {**tree, "unset": unset} if unset else tree
@@ -357,82 +359,12 @@ def _has_default(cls: type, name: str) -> bool:
 
 @decodes("dataclass", "attrs")
 def _from_record(tree: dict[str, Tree], to: Decoder) -> object:
-    cls = names.resolve(tree.get("t"), lambda found: _field_names(found) is not None, tree["$"])
+    cls = names.resolve(tree.get("t"), lambda found: field_names(found) is not None, tree["$"])
     state = to.decoded(tree, "v", dict)
     unset = to.decoded(tree, "unset", list) if "unset" in tree else []
-    for name in _field_names(cls) or ():
+    for name in field_names(cls) or ():
         if name not in state and name not in unset and not _has_default(cls, name):
             raise Unservable(f"{names.readable(cls)} has a field {name!r} now that the record does not hold")
     made: object = object.__new__(cls)
     set_state(made, state)
     return made
-
-
-# Classes and type expressions as values --------------------------------------------------------------------
-
-
-@family(5)
-def _pick_class(cls: type) -> EncodeFn | None:
-    if issubclass(cls, type):
-        return _class
-    if cls in _UNIONS:
-        return _union
-    return _generic if cls is types.GenericAlias else _typevar if cls is typing.TypeVar else None
-
-
-# Python before 3.14 spells a union in two types.
-_UNIONS: tuple[Any, ...] = (types.UnionType, type(typing.Optional[int]))  # noqa: UP045 - the other spelling
-
-
-def _is_value_class(cls: type) -> bool:
-    """True for classes that may stand as values: kinds whose instances are kept, and all that is harmless by module."""
-    if issubclass(cls, BaseException | enum.Enum) or _field_names(cls) is not None or cls in _registered:
-        return True
-    return names.may_be_value(f"{names.module_of(cls)}:{cls.__qualname__}")
-
-
-def _class(value: type, _: Encoder) -> Tree:
-    if not _is_value_class(value):
-        raise Lost(f"the class {names.readable(value)} is not kept as a value")
-    return {"$": "class", "t": names.name_of(value)}
-
-
-@decodes("class")
-def _from_class(tree: dict[str, Tree], _: Decoder) -> object:
-    # Judged by what it is, not by the name that the record gives it: one class can have several.
-    return names.resolve(tree.get("t"), _is_value_class, "class that may be served as a value")
-
-
-def _union(value: Any, to: Encoder) -> Tree:
-    tree = {"$": "union", "v": to.items(typing.get_args(value))}
-    return tree if type(value) is types.UnionType else {**tree, "typing": True}
-
-
-@decodes("union")
-def _from_union(tree: dict[str, Tree], to: Decoder) -> object:
-    args = to.decoded(tree, "v", list)
-    return typing.Union[tuple(args)] if tree.get("typing") else functools.reduce(operator.or_, args)  # noqa: UP007
-
-
-def _generic(value: Any, to: Encoder) -> Tree:
-    return {"$": "generic", "t": to.value(value.__origin__), "v": to.items(value.__args__)}
-
-
-@decodes("generic")
-def _from_generic(tree: dict[str, Tree], to: Decoder) -> object:
-    origin = to.value(tree.get("t"))
-    if not isinstance(origin, type):
-        raise Unservable("the recorded generic type is malformed: its origin is no class")
-    return types.GenericAlias(origin, tuple(to.decoded(tree, "v", list)))
-
-
-def _typevar(value: typing.TypeVar, _: Encoder) -> Tree:
-    return {"$": "typevar", "t": f"{getattr(value, '__module__', '')}:{value.__name__}"}
-
-
-@decodes("typevar")
-def _from_typevar(tree: dict[str, Tree], to: Decoder) -> object:
-    found = names.find(to.part(tree, "t", str))
-    if not isinstance(found, typing.TypeVar):
-        raise Unservable(f"the recorded type variable {ascii(tree['t'])[1:-1][:200]} is not there")
-    return found
