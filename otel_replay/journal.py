@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import orjson
 
 from otel_replay import jsonform, limits, protoform
 from otel_replay._proto.otel_replay.v1 import envelope_pb2 as pb
+from otel_replay.blobs import BlobMissing, Cut, cut, join, name_of
 from otel_replay.envelope import Envelope, Mark, Run
 from otel_replay.errors import StoreError
 
@@ -55,6 +56,7 @@ class JournalWriter:
         self._descriptor = os.open(unlocked, flags, 0o600)
         self.path = path
         self._fsync = fsync
+        self._blobs: set[str] = set()
         if fcntl is not None:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.write(self._descriptor, MAGIC)
@@ -76,7 +78,24 @@ class JournalWriter:
         self.append(mark_entry(mark))
 
     def crossing(self, envelope: Envelope) -> None:
-        self.append(pb.JournalEntry(crossing=protoform.envelope_to_message(envelope)).SerializeToString())
+        message = protoform.envelope_to_message(envelope)
+        if message.ByteSize() > limits.BLOB_THRESHOLD_BYTES:
+            self._take_blobs(message)
+        self.append(pb.JournalEntry(crossing=message).SerializeToString())
+
+    def _take_blobs(self, message: pb.Envelope) -> None:
+        """Append the large strings of `message` that this journal does not hold yet, and leave references to them."""
+        for payload in _payloads(message):
+            if payload.ByteSize() <= limits.BLOB_THRESHOLD_BYTES:
+                continue
+            text, cuts, blobs = cut(payload.text.decode())
+            for name, blob in blobs.items():
+                if name not in self._blobs:
+                    self.append(pb.JournalEntry(blob=pb.Blob(text=blob.encode())).SerializeToString())
+                    self._blobs.add(name)
+            if cuts:
+                payload.text = text.encode()
+                payload.cuts.extend(pb.Cut(at=at, length=length, sha256=name) for at, length, name in cuts)
 
     def drawn(self, address: str, pins: Mapping[str, Mapping[str, list[Any]]]) -> None:
         self.append(pb.JournalEntry(drawn=pb.Drawn(address=address, json=orjson.dumps(pins))).SerializeToString())
@@ -146,6 +165,37 @@ def _varint(number: int) -> bytes:
     return bytes(found)
 
 
+def _payloads(message: pb.Envelope) -> Iterator[pb.Payload]:
+    """Yield every payload of an envelope."""
+    yield message.request
+    if message.HasField("changed"):
+        yield message.changed
+    yield message.outcome.value
+    for chunk in message.outcome.chunks:
+        yield chunk.value
+        if chunk.HasField("sent"):
+            yield chunk.sent
+
+
+def _with_blobs(message: pb.Envelope, blobs: Mapping[str, str]) -> pb.Envelope:
+    """Put the large strings back into `message`. A payload whose blob is not there is lost, with that as the reason."""
+
+    def lookup(name: str) -> str:
+        if name not in blobs:
+            raise BlobMissing(f"missing: the journal does not hold the blob {name}")
+        return blobs[name]
+
+    for payload in _payloads(message):
+        if payload.cuts:
+            cuts = [Cut(one.at, one.length, one.sha256) for one in payload.cuts]
+            try:
+                payload.text = join(payload.text.decode(), cuts, lookup).encode()
+            except (BlobMissing, ValueError) as fault:
+                payload.encoding, payload.text, payload.reason = "lost", b"null", str(fault)
+            del payload.cuts[:]
+    return message
+
+
 def _unwritten(message: pb.Written) -> Envelope:
     return jsonform.envelope_from_json(
         message.json, trace_id=message.trace_id, span_id=message.span_id, parent_span_id=message.parent_span_id
@@ -184,6 +234,7 @@ def read_journal(path: Path) -> JournalContents:
     marks: dict[int, Mark] = {}
     envelopes: list[Envelope] = []
     drawn: dict[str, list[pb.Drawn]] = {}
+    blobs: dict[str, str] = {}
     at, problem = len(MAGIC), ""
     while at + 8 <= len(data):
         length = int.from_bytes(data[at : at + 4], "little")
@@ -198,7 +249,9 @@ def read_journal(path: Path) -> JournalContents:
         which = entry.WhichOneof("entry")
         if which == "crossing" or which == "written":
             envelope = (
-                protoform.envelope_from_message(entry.crossing) if which == "crossing" else _unwritten(entry.written)
+                protoform.envelope_from_message(_with_blobs(entry.crossing, blobs))
+                if which == "crossing"
+                else _unwritten(entry.written)
             )
             envelopes.append(envelope)
             marks.pop(envelope.seq, None)
@@ -208,6 +261,9 @@ def read_journal(path: Path) -> JournalContents:
             marks[mark.seq] = mark
         elif which == "drawn":
             drawn.setdefault(entry.drawn.address, []).append(entry.drawn)
+        elif which == "blob":
+            blob = entry.blob.text.decode()
+            blobs[name_of(blob)] = blob
         elif which == "run_start":
             run = protoform.run_from_message(entry.run_start)
         elif which == "run_end":

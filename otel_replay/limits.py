@@ -14,6 +14,9 @@ spans of its own beneath the crossing's, each of at most 16 x 60,000 bytes."""
 ENVELOPE_INLINE_BYTES_MAX = 4_096
 """Largest envelope put on a span where our batch-splitting exporter cannot stand before a foreign exporter."""
 BLOB_THRESHOLD_BYTES = 256 * 1024
+"""A string longer than this is kept once, under its digest (blobs.py)."""
+BLOB_TEXT_CHARS_MAX = 256 * 1024 * 1024
+"""A longer text is kept as it is; and no text grows beyond this by the blobs that are put into it."""
 BLOB_SPAN_BYTES_MAX = 1024 * 1024
 GRPC_BATCH_BYTES_MAX = 3_500 * 1024
 HTTP_BATCH_BYTES_MAX = 15 * 1024 * 1024

@@ -7,14 +7,26 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Payload(_message.Message):
-    __slots__ = ("encoding", "text", "reason")
+    __slots__ = ("encoding", "text", "reason", "cuts")
     ENCODING_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    CUTS_FIELD_NUMBER: _ClassVar[int]
     encoding: str
     text: bytes
     reason: str
-    def __init__(self, encoding: _Optional[str] = ..., text: _Optional[bytes] = ..., reason: _Optional[str] = ...) -> None: ...
+    cuts: _containers.RepeatedCompositeFieldContainer[Cut]
+    def __init__(self, encoding: _Optional[str] = ..., text: _Optional[bytes] = ..., reason: _Optional[str] = ..., cuts: _Optional[_Iterable[_Union[Cut, _Mapping]]] = ...) -> None: ...
+
+class Cut(_message.Message):
+    __slots__ = ("at", "length", "sha256")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    at: int
+    length: int
+    sha256: str
+    def __init__(self, at: _Optional[int] = ..., length: _Optional[int] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("value", "sent", "thrown")
@@ -175,20 +187,28 @@ class Run(_message.Message):
     def __init__(self, schema: _Optional[int] = ..., run_id: _Optional[str] = ..., run_name: _Optional[str] = ..., lane: _Optional[str] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., crossings: _Optional[int] = ..., digest: _Optional[str] = ..., lanes: _Optional[_Iterable[str]] = ..., answer: _Optional[_Union[Payload, _Mapping]] = ..., verdict: _Optional[str] = ..., error: _Optional[str] = ..., faults_json: _Optional[bytes] = ..., pins: _Optional[_Union[Pins, _Mapping]] = ..., trace_id: _Optional[str] = ..., span_id: _Optional[str] = ..., parent_span_id: _Optional[str] = ..., mode: _Optional[str] = ..., notes: _Optional[_Iterable[str]] = ..., replay_of: _Optional[str] = ...) -> None: ...
 
 class JournalEntry(_message.Message):
-    __slots__ = ("run_start", "mark", "crossing", "run_end", "drawn", "written")
+    __slots__ = ("run_start", "mark", "crossing", "run_end", "drawn", "written", "blob")
     RUN_START_FIELD_NUMBER: _ClassVar[int]
     MARK_FIELD_NUMBER: _ClassVar[int]
     CROSSING_FIELD_NUMBER: _ClassVar[int]
     RUN_END_FIELD_NUMBER: _ClassVar[int]
     DRAWN_FIELD_NUMBER: _ClassVar[int]
     WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    BLOB_FIELD_NUMBER: _ClassVar[int]
     run_start: Run
     mark: Mark
     crossing: Envelope
     run_end: Run
     drawn: Drawn
     written: Written
-    def __init__(self, run_start: _Optional[_Union[Run, _Mapping]] = ..., mark: _Optional[_Union[Mark, _Mapping]] = ..., crossing: _Optional[_Union[Envelope, _Mapping]] = ..., run_end: _Optional[_Union[Run, _Mapping]] = ..., drawn: _Optional[_Union[Drawn, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ...) -> None: ...
+    blob: Blob
+    def __init__(self, run_start: _Optional[_Union[Run, _Mapping]] = ..., mark: _Optional[_Union[Mark, _Mapping]] = ..., crossing: _Optional[_Union[Envelope, _Mapping]] = ..., run_end: _Optional[_Union[Run, _Mapping]] = ..., drawn: _Optional[_Union[Drawn, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., blob: _Optional[_Union[Blob, _Mapping]] = ...) -> None: ...
+
+class Blob(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: bytes
+    def __init__(self, text: _Optional[bytes] = ...) -> None: ...
 
 class Written(_message.Message):
     __slots__ = ("json", "trace_id", "span_id", "parent_span_id")
