@@ -29,7 +29,11 @@ from otel_replay.store.seal import add_rows, part_against, seal_journals
 from otel_replay.store.storage import LocalStorage, Storage
 
 _Answer = TypeVar("_Answer")
-_RUN_ROWS = "SELECT start_ns FROM stored WHERE difference IS NULL AND kind = 'run' AND coalesce(lane, '') = ''"
+_RUN_ROWS = """SELECT start_ns FROM stored WHERE difference IS NULL AND kind = 'run' AND coalesce(lane, '') = ''
+  AND start_ns >= ? ORDER BY start_ns DESC LIMIT 1 OFFSET ?"""
+_NEWEST_FILES = (1, 4, 16)
+"""So many of the newest files are asked before all are, where only the newest runs are wanted."""
+_EVER_NS = -(2**63)
 _NEWEST = 20
 _MARK = ".store"
 """An empty object: a prefix is there only by what stands below it."""
@@ -95,6 +99,8 @@ class Store:
         self._journals: dict[str, JournalRows] = {}
         self._verdicts: dict[str, str] = {}
         self._state: tuple[object, ...] | None = None
+        self._starts: list[int] = []
+        """When each file begins, the latest first."""
 
     # Writing ---------------------------------------------------------------------------------------------
     def write(self, spans: Iterable[Span], /) -> None:
@@ -245,6 +251,7 @@ class Store:
             superseded.setdefault(name, set()).update(numbers)
         live_runs = {row["run_id"] for journal in journals if journal.live for row in journal.rows if row.get("run_id")}
         query.define(self.connection, listing, parted.rows, superseded, live_runs, notes)
+        self._starts = sorted((info.start_min for info in listing.files.values()), reverse=True)
 
     def sql(self, text: str) -> duckdb.DuckDBPyRelation:
         """Return the relation of a query over the views, after a refresh."""
@@ -294,11 +301,18 @@ class Store:
                 parameters.append(wanted)
         since = None
         if limit is not None and not parameters:
-            # The run rows alone say where the newest ones begin; adding up all runs takes several times as long.
-            text = f"{_RUN_ROWS} ORDER BY start_ns DESC LIMIT 1 OFFSET {max(int(limit), 1) - 1}"
-            found = self.arrow(text).column("start_ns").to_pylist()
-            since = found[0] if found else None
+            since = self._begin_of_newest(max(int(limit), 1))
         return self._runs(" AND ".join(conditions), parameters, limit, since)
+
+    def _begin_of_newest(self, count: int) -> int | None:
+        """Return when the `count`-th run from the end began, by the run rows alone; None where there are fewer."""
+        self.refresh()
+        floors = [self._starts[n - 1] for n in _NEWEST_FILES if n < len(self._starts)]
+        for floor in (*floors, _EVER_NS):
+            found = self.arrow(_RUN_ROWS, [floor, count - 1]).column("start_ns").to_pylist()
+            if found:
+                return int(found[0])
+        return None
 
     def _runs(
         self, condition: str, parameters: Sequence[Any], limit: int | None = None, since: int | None = None

@@ -65,7 +65,8 @@ FROM stored WHERE difference IS NULL AND run_id IS NOT NULL AND coalesce(kind, '
 """
 
 # runs_since(ns): the runs that began at that time or later, cheaper than all of them. Of a run that began before and
-# has rows after, the run's own row stands before: it is left out rather than shown in part.
+# has rows after, the run's own row stands before: it is left out rather than shown in part. Only runs with a lane
+# whose own row is not among the rows read are looked for among the older ones.
 RUNS_SINCE: Final = """
 CREATE OR REPLACE MACRO runs_since(since) AS TABLE
 WITH lanes AS (
@@ -80,20 +81,24 @@ WITH lanes AS (
     count(*) FILTER ((coalesce(kind, '') NOT IN ('run', 'part') AND integrity <> 'intact')
       OR (grade = 'insufficient' AND kind IS DISTINCT FROM 'custom')) AS damaged,
     count(*) FILTER (coalesce(kind, '') NOT IN ('run', 'part') AND outcome = 'lost' AND end_seq = 0) AS unfinished,
-    sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens
+    bool_or(kind = 'run') AS begun, sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens
   FROM stored WHERE difference IS NULL AND run_id IS NOT NULL AND start_ns >= since GROUP BY run_id, lane
-), summed AS (
+), summed AS MATERIALIZED (
   SELECT run_id,
     coalesce(any_value(name) FILTER (lane = ''), any_value(name)) AS name,
     min(start_ns) AS start_ns, coalesce(max(end_ns) FILTER (lane = '' AND outcome <> 'lost'), max(last_ns)) AS end_ns,
     count(*) AS lanes, sum(crossings)::BIGINT AS crossings, sum(counted)::BIGINT AS counted,
     sum(damaged)::BIGINT AS damaged, sum(unfinished)::BIGINT AS unfinished,
+    coalesce(bool_and(coalesce(begun, false)) AND bool_or(lane = ''), false) AS begun,
     bool_and(coalesce(outcome, 'lost') <> 'lost') AS closed, bool_or(crossings < counted) AS gaps,
     any_value(outcome) FILTER (lane = '') AS outcome, any_value(verdict) FILTER (lane = '') AS verdict,
     coalesce(any_value(mode) FILTER (lane = ''), any_value(mode)) AS mode,
     any_value(replay_of) AS replay_of, any_value(digest) FILTER (lane = '') AS digest, any_value(trace_id) AS trace_id,
     sum(input_tokens)::BIGINT AS input_tokens, sum(output_tokens)::BIGINT AS output_tokens
   FROM lanes GROUP BY run_id
+), older AS (
+  SELECT run_id FROM stored SEMI JOIN (SELECT run_id FROM summed WHERE NOT begun) USING (run_id)
+  WHERE start_ns < since AND difference IS NULL
 )
 SELECT run_id, name, ns_time(start_ns) AS start_time, ns_ms(start_ns, end_ns) AS duration_ms, crossings,
   closed AND NOT gaps AND damaged = 0 AND unfinished = 0 AS complete,
@@ -106,8 +111,7 @@ SELECT run_id, name, ns_time(start_ns) AS start_time, ns_ms(start_ns, end_ns) AS
   coalesce(mode, 'record') AS mode, replay_of, lanes, counted, damaged, unfinished,
   input_tokens, output_tokens, digest, trace_id, start_ns, end_ns
 FROM summed LEFT JOIN noted USING (run_id)
-WHERE run_id NOT IN (
-  SELECT run_id FROM stored WHERE start_ns < since AND difference IS NULL AND run_id IS NOT NULL AND kind = 'run')
+WHERE run_id NOT IN (FROM older)
 """
 
 RUNS: Final = "CREATE OR REPLACE VIEW runs AS SELECT * FROM runs_since(-9223372036854775808)"
