@@ -6,7 +6,7 @@ stay for a while, for readers that have just listed them, and are removed by a l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -31,7 +31,9 @@ FILE_BYTES_MAX: Final = 512 * 1024 * 1024
 SMALL_BYTES: Final = 8 * 1024 * 1024
 SMALL_FILES_MAX: Final = 16
 """So many small files of one day are taken together as soon as one more is added."""
-_BATCH_ROWS: Final = 8_192
+_BATCH_ROWS: Final = 2_048
+SORT_MEMORY: Final = "192MB"
+"""What sorting may hold in memory, beside what is being written; the rest goes to a temporary file."""
 
 _ORDER: Final = """
 SELECT f.* EXCLUDE (filename, file_row_number){doubles} FROM {files} AS f
@@ -124,15 +126,32 @@ def rewrite(
                 supersedes.setdefault(name, []).extend(numbers)
     there = {path.name for path in journal_paths(folder.journal)}
     still = {info.name for info in (*listing.files.values(), *listing.replaced)}
-    staged = stage(
-        folder.storage,
-        _sorted_tables(connection, listing, group, leaving, settled, condition),
-        group[0].path.with_name(new_name() + SUFFIX),
-        seals=[name for info in group for name in info.seals if name in there],
-        replaces=sorted(names | {name for info in group for name in info.replaces if name in still}),
-        supersedes=supersedes,
-    )
-    return staged, len(slipped) - len(settled)
+
+    def staged() -> Staged:
+        return stage(
+            folder.storage,
+            _sorted_tables(connection, listing, group, leaving, settled, condition),
+            group[0].path.with_name(new_name() + SUFFIX),
+            seals=[name for info in group for name in info.seals if name in there],
+            replaces=sorted(names | {name for info in group for name in info.replaces if name in still}),
+            supersedes=supersedes,
+        )
+
+    return _in_bounded_memory(connection, staged), len(slipped) - len(settled)
+
+
+def _in_bounded_memory(connection: duckdb.DuckDBPyConnection, work: Callable[[], Staged]) -> Staged:
+    """Do `work` while the engine holds little, or with all that it may hold where that is too little."""
+    try:
+        connection.execute(f"SET memory_limit = '{SORT_MEMORY}'")
+        connection.execute("SET threads = 1")  # each thread sorts in memory of its own
+        return work()
+    except duckdb.OutOfMemoryException:
+        connection.execute("RESET memory_limit")
+        return work()
+    finally:
+        connection.execute("RESET memory_limit")
+        connection.execute("RESET threads")
 
 
 def _sorted_tables(
