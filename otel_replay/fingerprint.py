@@ -113,6 +113,8 @@ class _Preparer:
         return node
 
     def _object(self, node: dict[str, Any], path: Path) -> dict[str, Any]:
+        if self._boundaries and node.get("form") == "base64" and isinstance(node.get("body"), str):
+            node = {**node, "body": self._binary(node["body"])}  # a body that an HTTP client sent
         out = {}
         headers = self._rules.headers
         for key, item in node.items():
