@@ -14,7 +14,7 @@ from otel_replay import originals
 from otel_replay.changes import FieldChange, compare
 from otel_replay.crossing import Crossing, Served
 from otel_replay.envelope import Envelope, Outcome, Payload
-from otel_replay.errors import Diverged, PlaceholderReachedLive, ReplayError, SideEffectBlocked
+from otel_replay.errors import Diverged, PlaceholderReachedLive, ReplayError, SideEffectBlocked, Unservable
 from otel_replay.fingerprint import plain_key
 from otel_replay.match_rules import MatchRules
 from otel_replay.redaction import Known, Redacted, Redactor, find_placeholders
@@ -145,6 +145,8 @@ class ReplayDriver:
                 call.note = _unknown_fields(decision.entry, asked)
             if call.action in ("live", "new", "opened"):
                 self._before_live(crossing, asked, call)
+            elif call.action == "stub" and asked.request.lost:
+                raise _unknown_request(asked)
         except ReplayError as fault:
             raise self.latch(fault) from None
         self.calls.append(call)
@@ -334,6 +336,15 @@ class ReplayDriver:
     def any_free(self) -> bool:
         """True where anything was live or overridden: the final answer may rightly differ then."""
         return any(call.action in ("live", "override", "new") for call in self.calls)
+
+
+def _unknown_request(asked: Asked) -> Unservable:
+    """Two requests of which nothing was kept look the same: an answer to one may be another's."""
+    return Unservable(
+        f"{asked.address} cannot be served: nothing of its request could be kept, so nobody knows whether the record "
+        f'answers it: {asked.request.reason}. Next: run it live with --live "{asked.address}"',
+        address=asked.address,
+    )
 
 
 def _unknown_fields(entry: Entry, asked: Asked) -> str:
