@@ -12,25 +12,21 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-import orjson
 import zstandard
 
 from otel_replay import jsonform, limits, protoform, semconv
 from otel_replay._proto.otel_replay.v1 import envelope_pb2 as pb
+from otel_replay.carrying import Encoding, carried, envelope_attributes, is_part, joined
 from otel_replay.envelope import Envelope, Run
 from otel_replay.jsonform import ascii_text
 from otel_replay.readable import error_event, genai_attributes, span_kind, span_name, span_status
 from otel_replay.span import KeyValue, Scope, Span, Value
 
-Encoding: TypeAlias = Literal["json", "hex", "zstd"]
 Integrity: TypeAlias = Literal["intact", "truncated", "scrubbed", "missing"]
 
-_CARRIER = re.compile(re.escape(semconv.ENVELOPE) + r"(\.\d+)?")
 _SCOPE = Scope(semconv.SCOPE_NAME, str(semconv.SCHEMA_VERSION))
 
 
@@ -50,116 +46,6 @@ def _carry(json_form: bytes, message: pb.Envelope | pb.Run | None, encoding: Enc
     if encoding == "hex":
         return message.SerializeToString().hex()
     return base64.b64encode(zstandard.ZstdCompressor(level=3).compress(message.SerializeToString())).decode()
-
-
-def envelope_attributes(
-    text: str,
-    encoding: Encoding,
-    part_bytes: int,
-    attribute_bytes: int | None = limits.ENVELOPE_ATTRIBUTE_BYTES_MAX,
-) -> list[KeyValue]:
-    """Return the attributes that carry `text`: its encoding, length and digest, and then the text itself.
-
-    The text is a list of parts of at most `part_bytes`. What is more than `attribute_bytes` goes on in
-    `otel_replay.envelope.1`, `.2` and so on; with None it all stands in one attribute.
-    """
-    parts = _pieces(text, part_bytes)
-    each = len(parts) if attribute_bytes is None else max(attribute_bytes // part_bytes, 1)
-    digest = hashlib.sha256(text.encode("ascii")).hexdigest()
-    found: list[KeyValue] = [
-        (semconv.ENVELOPE_ENCODING, encoding),
-        (semconv.ENVELOPE_BYTES, len(text)),
-        # A limit on the length of values cuts a long text, but not a list of short ones.
-        (semconv.ENVELOPE_SHA256, digest if part_bytes >= len(digest) else _pieces(digest, part_bytes)),
-        (semconv.ENVELOPE, parts[:each]),
-    ]
-    for number, at in enumerate(range(each, len(parts), each), 1):
-        found.append((f"{semconv.ENVELOPE}.{number}", parts[at : at + each]))
-    return found
-
-
-def _pieces(text: str, size: int) -> tuple[str, ...]:
-    return tuple(text[at : at + size] for at in range(0, len(text), size))
-
-
-def part_spans(attributes: list[KeyValue]) -> list[list[KeyValue]]:
-    """Move an exact form that is too large for one span out of `attributes`; return the attributes of its part spans.
-
-    Empty where it fits. `assemble` puts the parts back.
-    """
-    carried = [pair for pair in attributes if _CARRIER.fullmatch(pair[0])]
-    if len(carried) <= limits.ENVELOPE_ATTRIBUTES_MAX:
-        return []
-    facts = dict(attributes)
-    of_run = (semconv.SCHEMA, semconv.RUN_ID, semconv.RUN_LANE)
-    kept: list[KeyValue] = [(key, facts[key]) for key in of_run if key in facts]
-    kept += [(semconv.KIND, semconv.KIND_PART), (semconv.ENVELOPE_SHA256, facts[semconv.ENVELOPE_SHA256])]
-    groups = [
-        carried[at : at + limits.ENVELOPE_ATTRIBUTES_MAX]
-        for at in range(0, len(carried), limits.ENVELOPE_ATTRIBUTES_MAX)
-    ]
-    attributes[:] = [pair for pair in attributes if not _CARRIER.fullmatch(pair[0])]
-    attributes.append((semconv.ENVELOPE_PARTS, len(groups)))
-    return [
-        [
-            *kept,
-            (semconv.ENVELOPE_PART, number),
-            *(
-                (f"{semconv.ENVELOPE}.{at}" if at else semconv.ENVELOPE, value)
-                for at, (_key, value) in enumerate(group)
-            ),
-        ]
-        for number, group in enumerate(groups)
-    ]
-
-
-def is_part(span: Span) -> bool:
-    """True where `span` carries a part of another span's envelope."""
-    return span.get(semconv.KIND) == semconv.KIND_PART
-
-
-def assemble(spans: Sequence[Span]) -> list[Span]:
-    """Return `spans` with envelopes that travelled in part spans put back on their crossing, the part spans gone.
-
-    Where a part is not there, the crossing stays as it is: its envelope is missing, and reads as such.
-    """
-    parts: dict[tuple[Value, str | None], dict[int, str]] = {}
-    if not any(map(is_part, spans)):
-        return list(spans)
-    for span in spans:
-        number = span.get(semconv.ENVELOPE_PART)
-        if is_part(span) and isinstance(number, int):
-            key = (span.get(semconv.RUN_ID), _parts(span.get(semconv.ENVELOPE_SHA256)))
-            parts.setdefault(key, {})[number] = _carried(dict(span.attributes)) or ""
-    whole: list[Span] = []
-    for span in spans:
-        if is_part(span):
-            continue
-        count = span.get(semconv.ENVELOPE_PARTS)
-        found = parts.get((span.get(semconv.RUN_ID), _parts(span.get(semconv.ENVELOPE_SHA256))), {})
-        if isinstance(count, int) and 0 < count == len(found):
-            text = "".join(found[number] for number in sorted(found))
-            more: KeyValue = (semconv.ENVELOPE, _pieces(text, limits.ENVELOPE_PART_BYTES_MAX))
-            kept = tuple(pair for pair in span.attributes if pair[0] != semconv.ENVELOPE_PARTS)
-            span = replace(span, attributes=(*kept, more))
-        whole.append(span)
-    return whole
-
-
-def _carried(facts: Mapping[str, Value]) -> str | None:
-    """Return the text that a span's own attributes carry, or None."""
-    text = _parts(facts.get(semconv.ENVELOPE))
-    number = 1
-    while text is not None and (more := _parts(facts.get(f"{semconv.ENVELOPE}.{number}"))) is not None:
-        text, number = text + more, number + 1
-    return text
-
-
-def part_size(value_length_limit: int | None) -> int:
-    """Return the longest part allowed under a span attribute value length limit (None: no limit)."""
-    if value_length_limit is None or value_length_limit <= 0:
-        return limits.ENVELOPE_PART_BYTES_MAX
-    return min(value_length_limit, limits.ENVELOPE_PART_BYTES_MAX)
 
 
 def index_attributes(envelope: Envelope) -> list[KeyValue]:
@@ -210,10 +96,10 @@ def to_attributes(
     if not content:
         return found
     message = None if encoding == "json" else protoform.envelope_to_message(envelope)
-    carried = envelope_attributes(_carry(jsonform.envelope_to_json(envelope), message, encoding), encoding, part_bytes)
-    if envelope_bytes_max is not None and int(str(carried[1][1])) > envelope_bytes_max:
-        del carried[3:]
-    return found + carried
+    exact = envelope_attributes(_carry(jsonform.envelope_to_json(envelope), message, encoding), encoding, part_bytes)
+    if envelope_bytes_max is not None and int(str(exact[1][1])) > envelope_bytes_max:
+        del exact[3:]
+    return found + exact
 
 
 def to_span(
@@ -276,29 +162,11 @@ def run_to_span(run: Run) -> Span:
     )
 
 
-def _parts(value: Value) -> str | None:
-    """Return the joined parts; also where a backend turned the list into JSON text."""
-    if isinstance(value, str):
-        if not value.startswith("["):
-            return value
-        try:
-            listed = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            return value
-        value = tuple(listed) if isinstance(listed, list) else None
-    if isinstance(value, tuple):
-        try:
-            return "".join(value)  # type: ignore[arg-type]
-        except TypeError:
-            return None
-    return None
-
-
 def _whole_text(span: Span) -> tuple[str, Integrity, str]:
     """Return (text, integrity, reason) of the exact form on `span`."""
     facts = dict(span.attributes)
-    text = _carried(facts)
-    length, digest = facts.get(semconv.ENVELOPE_BYTES), _parts(facts.get(semconv.ENVELOPE_SHA256))
+    text = carried(facts)
+    length, digest = facts.get(semconv.ENVELOPE_BYTES), joined(facts.get(semconv.ENVELOPE_SHA256))
     if text is None:
         if span.dropped_attributes_count:
             return "", "missing", f"{span.dropped_attributes_count} attributes were dropped, the envelope among them"

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from otel_replay import codec, jsonform, limits, run_digest, semconv, settings
+from otel_replay import carrying, codec, jsonform, limits, run_digest, semconv, settings
 from otel_replay.envelope import NOT_WHOLE, Envelope, Payload, Recording, Run
 from otel_replay.importers import ImportResult, open_source
 from otel_replay.importers.by_trace import ByTrace
@@ -245,7 +245,7 @@ def _carrying(span: Span, envelope: Envelope) -> Span:
     carried = jsonform.ascii_text(jsonform.envelope_to_json(envelope).decode())
     own = [
         *codec.index_attributes(envelope),
-        *codec.envelope_attributes(carried, "json", limits.ENVELOPE_PART_BYTES_MAX),
+        *carrying.envelope_attributes(carried, "json", limits.ENVELOPE_PART_BYTES_MAX),
     ]
     theirs = tuple((key, value) for key, value in span.attributes if not key.startswith(_OURS))
     return replace(span, attributes=(*theirs, *_readable(envelope, {key for key, _ in theirs}), *own))

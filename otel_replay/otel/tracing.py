@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from otel_replay import codec, originals, semconv
+from otel_replay import carrying, codec, originals, semconv
 from otel_replay.crossing import Crossing
 from otel_replay.envelope import Envelope, Run
 from otel_replay.otel.cheapspan import CheapSpans, add_clean
@@ -52,7 +52,7 @@ class Tracing:
         provider: Any | None,
         *,
         content: bool = True,
-        encoding: codec.Encoding = "json",
+        encoding: carrying.Encoding = "json",
         value_length_limit: int | None = None,
         envelope_bytes_max: int | None = None,
     ) -> None:
@@ -61,7 +61,7 @@ class Tracing:
         self._context: Any = None
         self._cheap: CheapSpans | None = None
         self._content = content
-        self._encoding: codec.Encoding = encoding
+        self._encoding: carrying.Encoding = encoding
         self._envelope_bytes_max = envelope_bytes_max
         self._run_span: Any = None
         self._run_facts: dict[str, object] = {}
@@ -83,7 +83,7 @@ class Tracing:
 
             self._api, self._context = trace, context
             self._cheap = CheapSpans.of(self._tracer)
-        self.part_bytes = codec.part_size(value_length_limit)
+        self.part_bytes = carrying.part_size(value_length_limit)
 
     @property
     def plain_json(self) -> bool:
@@ -244,7 +244,7 @@ class Tracing:
             content=self._content,
             envelope_bytes_max=self._envelope_bytes_max,
         )
-        for part in codec.part_spans(attributes):
+        for part in carrying.part_spans(attributes):
             under = trace.set_span_in_context(span)
             carrier = self._tracer.start_span("otel_replay.part", context=under, start_time=envelope.start_ns)
             carrier.set_attributes(_clean(part))

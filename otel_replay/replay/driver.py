@@ -5,57 +5,27 @@ It is handed envelopes and a recorder (which writes this replay's own spans), an
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from otel_replay import originals
-from otel_replay.changes import FieldChange, compare
+from otel_replay.changes import FieldChange
 from otel_replay.crossing import Crossing, Served
 from otel_replay.envelope import Envelope, Outcome, Payload
 from otel_replay.errors import Diverged, PlaceholderReachedLive, ReplayError, SideEffectBlocked, Unservable
 from otel_replay.fingerprint import plain_key
 from otel_replay.match_rules import MatchRules
 from otel_replay.redaction import Known, Redacted, Redactor, find_placeholders
-from otel_replay.renaming import equal_up_to_renaming
 from otel_replay.replay.account import Call, Ends, Leftovers, leftovers
+from otel_replay.replay.deferred import Deferred
 from otel_replay.replay.divergence import Asked, fields_between
 from otel_replay.replay.matching import KeyOf, Matcher, is_rebuilt
+from otel_replay.replay.outcomes import outcome_changes
 from otel_replay.replay.plan import Resolved, resolve
 from otel_replay.replay.served import Overridden, TapeServed
 from otel_replay.replay.tape import Entry, Line, Tape
 from otel_replay.replay.turns import Turns
 from otel_replay.session import Strand
-
-_VOLATILE_OUTCOME = MatchRules(
-    ignore=(
-        "$.id",
-        "$.created",
-        "$.created_at",
-        "$.system_fingerprint",
-        "$.service_tier",
-        "$.usage",
-        "$._request_id",
-    ),
-    source="outcome of a live crossing",
-)
-"""What a provider makes anew with each answer: the same words under a new id are the same outcome."""
-
-_VOLATILE_ANSWER = MatchRules(
-    ignore=(
-        "$.headers",
-        "$.retries",
-        "$.portions",
-        "$.recipe",
-        *(path.replace("$.", f"$.{inside}.", 1) for path in _VOLATILE_OUTCOME.ignore for inside in ("body", "data")),
-    ),
-    source="outcome of a live HTTP answer",
-)
-"""The same where an instrument keeps the answer with its status and headers, or the events of a stream."""
-
-
-_SIBLINGS_SECONDS = 0.05
 
 
 class CrossingRecorder(Protocol):
@@ -197,7 +167,7 @@ class ReplayDriver:
 
     def _serve(self, crossing: Crossing, call: Call) -> None:
         if call.entry is None:
-            crossing.served = cast("Served", _Deferred(self, crossing, call))
+            crossing.served = cast("Served", Deferred(lambda: self.settle(crossing, call)))
             return
         crossing.served = self._served(crossing, call)
 
@@ -261,7 +231,7 @@ class ReplayDriver:
         """A served crossing was handed over: it ends here."""
         call = crossing.state
         if isinstance(call, Call) and call.action == "override" and call.entry is not None:
-            call.differed = self._outcome_changes(call, outcome)
+            call.differed = self._outcome_changes(call.entry, call.asked, outcome)
             if call.differed:
                 crossing.strand.tainted = True
         crossing.end_with(outcome)
@@ -271,33 +241,13 @@ class ReplayDriver:
         if call.entry is None:
             crossing.strand.tainted = True
             return
-        call.differed = self._outcome_changes(call, outcome)
+        call.differed = self._outcome_changes(call.entry, call.asked, outcome)
         if call.differed:
             crossing.strand.tainted = True
 
-    def _outcome_changes(self, call: Call, outcome: Outcome) -> tuple[FieldChange, ...]:
-        assert call.entry is not None
-        recorded = call.entry.envelope.outcome
-        if recorded.kind != outcome.kind:
-            return (FieldChange("$", recorded.kind, outcome.kind, "another kind of outcome"),)
-        rules = call.asked.rules.merged(_VOLATILE_OUTCOME)
-        if call.asked.kind in ("model", "http"):
-            rules = rules.merged(_VOLATILE_ANSWER)
-        then = [recorded.value, *(chunk.value for chunk in recorded.chunks)]
-        now = [outcome.value, *(chunk.value for chunk in outcome.chunks)]
-        if len(then) != len(now):
-            return (FieldChange("$.chunks", len(then) - 1, len(now) - 1, "another number of chunks"),)
-        changes: list[FieldChange] = []
-        for was, is_ in zip(then, now, strict=True):
-            redacted, _hits = self._redactor.redact(is_, self._redactor.scope(self._known))
-            before, _hits = self._redactor.redact(was)
-            old, new = before.value.tree(), redacted.value.tree()
-            mapping = equal_up_to_renaming(old, new, rules, dict(self._matcher.renamed))
-            if mapping is None:
-                changes += compare(old, new, rules)
-            else:
-                self._matcher.renamed.update({k: v for k, v in mapping.items() if k != v})
-        return tuple(changes)
+    def _outcome_changes(self, entry: Entry, asked: Asked, outcome: Outcome) -> tuple[FieldChange, ...]:
+        recorded = entry.envelope.outcome
+        return outcome_changes(recorded, outcome, asked, self._redactor, self._known, self._matcher.renamed)
 
     # The end ---------------------------------------------------------------------------------------------
     def latch(self, fault: Exception) -> Exception:
@@ -354,52 +304,6 @@ def _unknown_fields(entry: Entry, asked: Asked) -> str:
         return ""
     unknown = sorted(str(name) for name in now if name not in recorded)
     return f"not in the imported request, so not compared: {', '.join(unknown)}" if unknown else ""
-
-
-class _Deferred:
-    """Serves a drifted strand: which recorded one it is shows only once the others have claimed theirs."""
-
-    def __init__(self, driver: ReplayDriver, crossing: Crossing, call: Call) -> None:
-        self._driver = driver
-        self._crossing = crossing
-        self._call = call
-        self._served: TapeServed | None = None
-        self._waited = False
-
-    @property
-    def outcome(self) -> Outcome:
-        return self._settled().outcome
-
-    def _settled(self) -> TapeServed:
-        if self._served is None:
-            if not self._waited:
-                originals.sleep(_SIBLINGS_SECONDS)  # in other threads they get to their first crossing meanwhile
-            self._served = self._driver.settle(self._crossing, self._call)
-        return self._served
-
-    def wait(self) -> None:
-        self._settled().wait()
-
-    async def wait_async(self) -> None:
-        for _ in range(8):
-            await asyncio.sleep(0)  # siblings that were begun together get to their first crossing
-        self._waited = True
-        await self._settled().wait_async()
-
-    def give(self) -> object:
-        return self._settled().give()
-
-    def value(self, item: Payload) -> object:
-        return self._settled().value(item)
-
-    def check_sent(self, at: int, sent: object, thrown: BaseException | None) -> None:
-        self._settled().check_sent(at, sent, thrown)
-
-    def past_end(self) -> BaseException:
-        return self._settled().past_end()
-
-    def done(self, how: str) -> None:
-        self._settled().done(how)
 
 
 __all__ = ["Call", "CrossingRecorder", "Diverged", "ReplayDriver"]

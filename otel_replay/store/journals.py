@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from otel_replay import codec, jsonform, limits, semconv
+from otel_replay import carrying, codec, jsonform, limits, semconv
 from otel_replay.codec import Reading
 from otel_replay.envelope import Envelope, Mark, Outcome, Run, lost
 from otel_replay.errors import StoreError
@@ -93,7 +93,7 @@ def sealed_span(envelope: Envelope) -> Span:
     attributes = [
         *codec.index_attributes(envelope),
         *genai_attributes(envelope, content=False),
-        *codec.envelope_attributes(carried, "json", limits.ENVELOPE_PART_BYTES_MAX, attribute_bytes=None),
+        *carrying.envelope_attributes(carried, "json", limits.ENVELOPE_PART_BYTES_MAX, attribute_bytes=None),
     ]
     if envelope.kind == "model" and envelope.outcome.kind == "streamed":  # no SQL puts its pieces together
         said = genai_attributes(envelope, content=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from otel_replay import codec, jsonform, semconv
+from otel_replay import carrying, codec, jsonform, semconv
 from otel_replay.envelope import NOT_WHOLE, Envelope, Mark, Recording, Run
 from otel_replay.errors import NeverRecorded, StoreError, UsageError
 from otel_replay.store.rows import Row, envelope_text, from_row, to_row
@@ -184,7 +184,7 @@ def _assembled(rows: list[Row]) -> list[Row]:
     if not any(row["kind"] == semconv.KIND_PART for row in rows):
         return rows
     shared = [row for row in rows if row["kind"] == semconv.KIND_PART or row.get("envelope") is None]
-    spans = {(s.trace_id, s.span_id): s for s in codec.assemble([from_row(row) for row in shared])}
+    spans = {(s.trace_id, s.span_id): s for s in carrying.assemble([from_row(row) for row in shared])}
     found = []
     for row in rows:
         if row["kind"] == semconv.KIND_PART:

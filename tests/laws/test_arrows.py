@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from otel_replay import codec, jsonform, protoform
+from otel_replay import carrying, codec, jsonform, protoform
 from otel_replay.envelope import Envelope, Mark, Run
 from otel_replay.journal import MAGIC, JournalWriter, read_journal
 from otel_replay.otel.convert import to_neutral
@@ -73,7 +73,7 @@ def test_envelope_under_the_limits_of_the_sdk(envelope: Envelope, length: int | 
     provider = TracerProvider(span_limits=SpanLimits(max_span_attribute_length=length, max_span_attributes=count))
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     span = provider.get_tracer("law").start_span("x", start_time=envelope.start_ns)
-    attributes = codec.to_attributes(envelope, part_bytes=codec.part_size(length))
+    attributes = codec.to_attributes(envelope, part_bytes=carrying.part_size(length))
     span.set_attributes(dict(attributes))
     span.end()
     (exported,) = exporter.get_finished_spans()
@@ -159,14 +159,14 @@ def test_an_exact_form_of_any_size_is_assembled_again(size: int) -> None:
     text = payload.encode("x" * size)
     envelope = Envelope("r" * 32, "a[1]", "a", "tool", text, Outcome("returned"), 1, 1, **IDS)
     attributes = codec.to_attributes(envelope)
-    parts = codec.part_spans(attributes)
+    parts = carrying.part_spans(attributes)
     crossing = replace(codec.to_span(envelope, content=False), attributes=tuple(attributes))
     carriers = [
         replace(crossing, span_id=f"{number:016x}", attributes=tuple(part)) for number, part in enumerate(parts)
     ]
     assert bool(parts) == (size > 959_000)
-    (whole,) = codec.assemble([*reversed(carriers), crossing])
+    (whole,) = carrying.assemble([*reversed(carriers), crossing])
     assert codec.from_span(whole).envelope == envelope
     if parts:
-        (lacking,) = codec.assemble([*carriers[1:], crossing])
+        (lacking,) = carrying.assemble([*carriers[1:], crossing])
         assert codec.from_span(lacking).integrity == "missing"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from otel_replay import codec, semconv
+from otel_replay import carrying, codec, semconv
 from otel_replay.envelope import Chunk, Envelope, Outcome, Payload
 from otel_replay.limits import IMPORT_DEPTH_MAX
 from otel_replay.span import KeyValues, Span, Value
@@ -133,7 +133,7 @@ envelopes = st.builds(
 @settings(max_examples=80, deadline=None)
 @given(envelopes, st.sampled_from(["json", "hex", "zstd"]), st.sampled_from([1900, 7]))
 def test_a_crossing_is_given_back_with_its_texts_in_their_own_columns(
-    envelope: Envelope, encoding: codec.Encoding, part_bytes: int
+    envelope: Envelope, encoding: carrying.Encoding, part_bytes: int
 ) -> None:
     span = codec.to_span(envelope, encoding=encoding, part_bytes=part_bytes)
     row = to_row(span)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from otel_replay import codec, run_digest, semconv
+from otel_replay import carrying, codec, run_digest, semconv
 from otel_replay.envelope import NOT_WHOLE, Envelope, Outcome, Recording, Run, lost
 from otel_replay.span import Span
 from otel_replay.wholeness import gaps_and_problems
@@ -15,7 +15,7 @@ is_ours = codec.is_ours
 def recordings_of(spans: Sequence[Span], source: str) -> list[Recording]:
     """Return one recording a run. A crossing whose envelope is not whole stands as lost, with the reason."""
     by_run: dict[str, list[Span]] = {}
-    for span in codec.assemble(spans):
+    for span in carrying.assemble(spans):
         by_run.setdefault(str(span.get(semconv.RUN_ID)), []).append(span)
     return [_recording(run_id, group, source) for run_id, group in by_run.items()]
 
