@@ -118,7 +118,7 @@ def _later(crossing: Crossing, result: Any) -> Any:
     """End the crossing of a plain function, or keep it open where what it returned only runs later."""
     if inspect.iscoroutine(result) or _awaited(getattr(result, "gi_code", None)):
         crossing.notes.append(AWAITABLE)
-        return _awaiting(crossing, result)
+        return athrough(crossing, lambda: result)
     if inspect.isgenerator(result):
         crossing.notes.append(GENERATOR)
         return drive(LiveSource(crossing, result))
@@ -145,10 +145,25 @@ def _future_done(crossing: Crossing, future: asyncio.Future[Any]) -> None:
         crossing.returned(future.result())
 
 
-async def _awaiting(crossing: Crossing, awaitable: Awaitable[Any]) -> Any:
+def through(crossing: Crossing, call: Callable[[], Any]) -> Any:
+    """Run `call` as the body of `crossing`, and end it as the call ends."""
     token = crossing.open()
     try:
-        result = await awaitable
+        result = call()
+    except BaseException as fault:
+        crossing.raised(fault)
+        raise
+    finally:
+        crossing.close(token)
+    crossing.returned(result)
+    return result
+
+
+async def athrough(crossing: Crossing, call: Callable[[], Awaitable[Any]]) -> Any:
+    """As `through`, for what is awaited."""
+    token = crossing.open()
+    try:
+        result = await call()
     except BaseException as fault:
         crossing.raised(fault)
         raise

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from otel_replay.boundary import athrough, through
 from otel_replay.crossing import Crossing, Spec
 from otel_replay.instruments._cross import Describe, cross
 from otel_replay.session import Session, peek_scope
@@ -55,16 +56,7 @@ def run(describe: Describe, call: Callable[[], Any]) -> Any:
     if crossing.served is not None:
         crossing.served.wait()
         return crossing.served.give()
-    token = crossing.open()
-    try:
-        result = call()
-    except BaseException as fault:
-        crossing.raised(fault)
-        raise
-    finally:
-        crossing.close(token)
-    crossing.returned(result)
-    return result
+    return through(crossing, call)
 
 
 async def arun(describe: Describe, call: Callable[[], Awaitable[Any]]) -> Any:
@@ -75,13 +67,4 @@ async def arun(describe: Describe, call: Callable[[], Awaitable[Any]]) -> Any:
     if crossing.served is not None:
         await crossing.served.wait_async()
         return crossing.served.give()
-    token = crossing.open()
-    try:
-        result = await call()
-    except BaseException as fault:
-        crossing.raised(fault)
-        raise
-    finally:
-        crossing.close(token)
-    crossing.returned(result)
-    return result
+    return await athrough(crossing, call)

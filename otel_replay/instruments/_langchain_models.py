@@ -15,6 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from otel_replay.boundary import athrough, through
 from otel_replay.crossing import Crossing, Spec
 from otel_replay.instruments import _framework, active
 from otel_replay.instruments._cross import cross, muted
@@ -120,16 +121,7 @@ class Models:
             if crossing.served is not None:
                 crossing.served.wait()
                 return crossing.served.give()
-            token = crossing.open()
-            try:
-                result = original(model, messages, *args, **kwargs)
-            except BaseException as fault:
-                crossing.raised(fault)
-                raise
-            finally:
-                crossing.close(token)
-            crossing.returned(result)
-            return result
+            return through(crossing, lambda: original(model, messages, *args, **kwargs))
 
         return _generate
 
@@ -141,16 +133,7 @@ class Models:
             if crossing.served is not None:
                 await crossing.served.wait_async()
                 return crossing.served.give()
-            token = crossing.open()
-            try:
-                result = await original(model, messages, *args, **kwargs)
-            except BaseException as fault:
-                crossing.raised(fault)
-                raise
-            finally:
-                crossing.close(token)
-            crossing.returned(result)
-            return result
+            return await athrough(crossing, lambda: original(model, messages, *args, **kwargs))
 
         return _agenerate
 

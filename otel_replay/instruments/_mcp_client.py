@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any
 
+from otel_replay.boundary import athrough
 from otel_replay.crossing import Crossing, Spec
 from otel_replay.instruments import _framework, _mcp_meta
 from otel_replay.instruments._cross import Describe, cross
@@ -136,16 +137,7 @@ class Client:
                 self._peer(session).owed.append(lambda more: send(_with_meta(request, more)))
             await crossing.served.wait_async()
             return crossing.served.give()
-        token = crossing.open()
-        try:
-            result = await self._live(session, crossing, request, send)
-        except BaseException as fault:
-            crossing.raised(fault)
-            raise
-        finally:
-            crossing.close(token)
-        crossing.returned(result)
-        return result
+        return await athrough(crossing, lambda: self._live(session, crossing, request, send))
 
     async def _live(self, session: Any, crossing: Crossing, request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
         more: dict[str, str] = {}
