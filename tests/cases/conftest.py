@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -21,3 +23,11 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
     return exporter
+
+
+def ours(spans: InMemorySpanExporter) -> dict[str, Any]:
+    """Return our spans by their address; each has ended once."""
+    found = [s for s in spans.get_finished_spans() if (s.attributes or {}).get("otel_replay.address")]
+    by_address: dict[str, Any] = {str((span.attributes or {})["otel_replay.address"]): span for span in found}
+    assert len(by_address) == len(found)
+    return by_address

@@ -10,7 +10,7 @@ import pytest
 
 from otel_replay import ReplayPlan, open_store, record, replay
 from otel_replay.envelope import Envelope
-from otel_replay.instruments import uninstrument
+from otel_replay.instruments import _framework, uninstrument
 
 
 class Lab:
@@ -40,6 +40,19 @@ class Lab:
         """Return (address, kind) of each crossing of the recorded run, in the order of entry."""
         with open_store(self.store) as store:
             return [(envelope.address, envelope.kind) for envelope in store.recording(self.run_id).envelopes]
+
+
+def each_broken_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Yield the name of each step of an instrument while that step raises whatever it is given."""
+
+    def broken(*_args: Any, **_kwargs: Any) -> Any:
+        raise RuntimeError("broken within")
+
+    monkeypatch.delenv("OTEL_REPLAY_STRICT")
+    for step in ("spec_of", "is_boundary"):
+        with monkeypatch.context() as patch:
+            patch.setattr(_framework, step, broken)
+            yield step
 
 
 @pytest.fixture

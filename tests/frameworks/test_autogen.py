@@ -13,10 +13,9 @@ import pytest
 
 from otel_replay import ReplayPlan, boundary, instrument, open_store, payload, record, replay, uninstrument
 from otel_replay.errors import ReplayError, SideEffectBlocked
-from otel_replay.instruments import _framework
 from otel_replay.instruments.check import dry_calls
 from otel_replay.testing import ModelServer, reply
-from tests.frameworks.conftest import Lab
+from tests.frameworks.conftest import Lab, each_broken_step
 
 pytestmark = pytest.mark.frameworks
 if importlib.util.find_spec("autogen_agentchat") is not None:
@@ -317,17 +316,11 @@ def test_twice_is_once_and_undone_is_gone(autogen_lab: Lab) -> None:
 
 
 def test_a_fault_within_never_reaches_the_agent(autogen_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_args: Any, **_kwargs: Any) -> Any:
-        raise RuntimeError("broken within")
-
-    monkeypatch.delenv("OTEL_REPLAY_STRICT")
-    for step in ("spec_of", "is_boundary"):
-        with monkeypatch.context() as patch:
-            patch.setattr(_framework, step, broken)
-            DONE.clear()
-            with ModelServer(TRADE) as server, record("run", store=autogen_lab.store, strict=False) as run:
-                assert ask(swarm(server))[-1][2] == "Bought 3 ACME. DONE"
-            assert run.faults["instrument"] >= 1
+    for step in each_broken_step(monkeypatch):
+        DONE.clear()
+        with ModelServer(TRADE) as server, record("run", store=autogen_lab.store, strict=False) as run:
+            assert ask(swarm(server))[-1][2] == "Bought 3 ACME. DONE"
+        assert run.faults["instrument"] >= 1, step
         assert DONE == [("ACME", 3)]
 
 

@@ -16,10 +16,9 @@ import pytest
 
 from otel_replay import ReplayPlan, boundary, instrument, payload, record, replay, uninstrument
 from otel_replay.errors import ReplayError, SideEffectBlocked
-from otel_replay.instruments import _framework
 from otel_replay.instruments.check import dry_calls
 from otel_replay.testing import ModelServer, reply
-from tests.frameworks.conftest import Lab
+from tests.frameworks.conftest import Lab, each_broken_step
 
 pytestmark = pytest.mark.frameworks
 if importlib.util.find_spec("crewai") is not None:
@@ -384,17 +383,11 @@ def test_twice_is_once_and_undone_is_gone(crew_lab: Lab) -> None:
 
 
 def test_a_fault_within_never_reaches_the_agent(crew_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_args: Any, **_kwargs: Any) -> Any:
-        raise RuntimeError("broken within")
-
-    monkeypatch.delenv("OTEL_REPLAY_STRICT")
-    for step in ("spec_of", "is_boundary"):
-        with monkeypatch.context() as patch:
-            patch.setattr(_framework, step, broken)
-            DONE.clear()
-            with ModelServer(TRADE) as server, record("run", store=crew_lab.store, strict=False) as run:
-                assert ask(desk(server))[0] == "The trader bought 3 ACME."
-            assert run.faults["instrument"] >= 1
+    for step in each_broken_step(monkeypatch):
+        DONE.clear()
+        with ModelServer(TRADE) as server, record("run", store=crew_lab.store, strict=False) as run:
+            assert ask(desk(server))[0] == "The trader bought 3 ACME."
+        assert run.faults["instrument"] >= 1, step
         assert DONE == [("ACME", 3)]
 
 
