@@ -113,6 +113,7 @@ class Envelope:
     lane: str = ""
     parent: str = ""
     strand: int = 0
+    place: str = ""
     mode: str = "record"
     start_ns: int = 0
     end_ns: int = 0

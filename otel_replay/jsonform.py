@@ -27,6 +27,7 @@ _CONTENT = (
     "boundary",
     "kind",
     "strand",
+    "place",
     "seq",
     "end_seq",
     "request",
@@ -183,6 +184,8 @@ def _content(envelope: Envelope) -> bytes:
     form["kind"] = envelope.kind
     if envelope.strand:
         form["strand"] = envelope.strand
+    if envelope.place:
+        form["place"] = envelope.place
     form["seq"] = envelope.seq
     form["end_seq"] = envelope.end_seq
     form["request"] = _payload(envelope.request)

@@ -109,6 +109,8 @@ class Quick:
         assert outcome is not None
         beneath = f',"parent":{_quoted(parent.address)}' if parent is not None else ""
         strand = f',"strand":{crossing.strand.number}' if crossing.strand.number else ""
+        if crossing.strand.place:
+            strand += f',"place":"{crossing.strand.place}"'  # dots and digits
         return (
             f'{{"address":{_quoted(crossing.address)}{beneath},"boundary":{_quoted(crossing.name)}'
             f',"kind":"{crossing.kind}"{strand},"seq":{crossing.seq},"end_seq":{crossing.end_seq}'

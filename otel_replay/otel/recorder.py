@@ -296,6 +296,7 @@ class Recorder:
             kind=crossing.kind,
             mode=str(facts.get("mode", "record")),
             strand=crossing.strand.number,
+            place=crossing.strand.place,
             seq=crossing.seq,
             end_seq=crossing.end_seq,
             start_ns=crossing.start_ns,

@@ -33,6 +33,19 @@ class Decision:
     """Where the strand drifted and several recorded ones are unclaimed: decided once the others have claimed theirs."""
 
 
+def _begun_in_the_same_place(equal: list[Entry], strand: Strand) -> Entry:
+    """Return which of several lines that begin alike is the one of `strand`: the one begun in the same place.
+
+    Which of two threads gets to its first crossing first is an accident, where it was begun is not. Where none was
+    begun there, or the record is too old to say, the first in recorded order; but never one around `strand`, which
+    crosses only after what it began.
+    """
+    for entry in equal:
+        if entry.envelope.place == strand.place:
+            return entry
+    return next((entry for entry in equal if not strand.place.startswith(f"{entry.envelope.place}.")), equal[0])
+
+
 class Matcher:
     """Finds the recorded twin of each crossing of one lane. `key_of` computes an entry's key by today's rules."""
 
@@ -136,8 +149,8 @@ class Matcher:
         for also in (self._equal_renamed, self._equal_rebuilt):
             equal = equal or [e for line in unclaimed if (e := line.next()) is not None and also(e, asked)]
         if equal:
-            found = equal[0]
-            if any(other.envelope.outcome != found.envelope.outcome for other in equal[1:]):
+            found = _begun_in_the_same_place(equal, strand)
+            if any(other.envelope.outcome != found.envelope.outcome for other in equal):
                 found.line.ambiguous = True
             self._take(found.line, strand, lines)
             return found

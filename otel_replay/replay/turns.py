@@ -24,6 +24,7 @@ from otel_replay.replay.tape import Entry, Line, Tape
 from otel_replay.session import Strand
 
 _IDLE_SPINS = 6
+_SAME_ROUND_NS = 200_000
 _POLL_SECONDS = 0.001
 _THREAD_POLL_SECONDS = 0.001
 _THREAD_IDLE_SECONDS = 0.05
@@ -51,7 +52,7 @@ class Turns:
         self._waiting: dict[int, tuple[Entry, Strand]] = {}
         self._moves = 0
         self._changed = threading.Condition()
-        self._settling: tuple[Strand, int] | None = None
+        self._settling: tuple[Strand, int, int] | None = None
         self._polls = 0
         self._queues: dict[asyncio.AbstractEventLoop, list[tuple[int, int, Entry, asyncio.Future[None]]]] = {}
         self._threads: set[int] = set()
@@ -78,7 +79,7 @@ class Turns:
             entry.delivered = True
             self._waiting.pop(id(entry), None)
             self._moves += 1
-            self._settling = (strand, self._moves)
+            self._settling = (strand, self._moves, entry.envelope.end_ns)
             self._changed.notify_all()
 
     def _blocked_by(self, entry: Entry) -> bool:
@@ -100,10 +101,16 @@ class Turns:
             return True
         return self._covered(entry.line)
 
-    def _free_to_go(self, entry: Entry) -> bool:
+    def _free_to_go(self, entry: Entry, *, patient: bool = False) -> bool:
+        """True where `entry` may end now. `patient`: not yet where a strand has only just ended.
+
+        Whoever joined that one, a `gather` in another task, say, comes to its own end a few rounds of the loop later;
+        before `entry`, unless both ended in the same round when they were recorded.
+        """
         settling = self._settling
         if settling is not None:
-            if settling[0].done():
+            apart = entry.envelope.end_ns - settling[2] > _SAME_ROUND_NS
+            if settling[0].done() and not (patient and apart):
                 self._settling = None
             elif self._moves == settling[1] and settling[0] is not self._waiting.get(id(entry), (entry, None))[1]:
                 return False
@@ -115,7 +122,7 @@ class Turns:
     async def wait_async(self, entry: Entry, strand: Strand) -> None:
         """Suspend until it is `entry`'s turn to end."""
         await asyncio.sleep(0)  # a call suspends: siblings that were begun together get to their first crossing
-        if not self.needed or self._free_to_go(entry):
+        if not self.needed or self._free_to_go(entry, patient=True):
             return
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
@@ -142,7 +149,7 @@ class Turns:
         now = originals.monotonic()
         if self._moves != seen:
             idle, seen, since = 0, self._moves, now
-        if self._free_to_go(entry):
+        if self._free_to_go(entry, patient=idle <= _IDLE_SPINS):
             heapq.heappop(queue)
             turn.set_result(None)
             idle, since = 0, now

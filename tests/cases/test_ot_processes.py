@@ -20,6 +20,8 @@ AGENT = """
 import asyncio, os, signal, sys, threading, time
 from otel_replay import boundary, record
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as from a terminal, also where the suite runs behind `&`
+
 @boundary("tool", kind="tool")
 def tool(x):
     if x == "in flight":

@@ -50,6 +50,7 @@ ENVELOPES = st.builds(
     lane=TEXT,
     parent=TEXT,
     strand=st.integers(0, 2**31),
+    place=st.sampled_from(["", ".1", ".2.1"]),
     mode=st.sampled_from(["record", "stub", "live", "override", "new"]),
     start_ns=NANOS,
     end_ns=NANOS,

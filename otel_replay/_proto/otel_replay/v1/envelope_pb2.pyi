@@ -85,7 +85,7 @@ class Pins(_message.Message):
     def __init__(self, json: _Optional[bytes] = ..., initial_state_hash: _Optional[str] = ..., snapshot_ids: _Optional[_Iterable[str]] = ..., live_data_waivers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Envelope(_message.Message):
-    __slots__ = ("schema", "run_id", "run_name", "lane", "address", "parent", "boundary", "kind", "mode", "strand", "seq", "end_seq", "start_ns", "end_ns", "request", "changed", "outcome", "key", "pins", "side_effects", "notes", "redactions", "attempts", "trace_id", "span_id", "parent_span_id", "grade")
+    __slots__ = ("schema", "run_id", "run_name", "lane", "address", "parent", "boundary", "kind", "mode", "strand", "seq", "end_seq", "start_ns", "end_ns", "request", "changed", "outcome", "key", "pins", "side_effects", "notes", "redactions", "attempts", "trace_id", "span_id", "parent_span_id", "grade", "place")
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +113,7 @@ class Envelope(_message.Message):
     SPAN_ID_FIELD_NUMBER: _ClassVar[int]
     PARENT_SPAN_ID_FIELD_NUMBER: _ClassVar[int]
     GRADE_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
     schema: int
     run_id: str
     run_name: str
@@ -140,7 +141,8 @@ class Envelope(_message.Message):
     span_id: str
     parent_span_id: str
     grade: str
-    def __init__(self, schema: _Optional[int] = ..., run_id: _Optional[str] = ..., run_name: _Optional[str] = ..., lane: _Optional[str] = ..., address: _Optional[str] = ..., parent: _Optional[str] = ..., boundary: _Optional[str] = ..., kind: _Optional[str] = ..., mode: _Optional[str] = ..., strand: _Optional[int] = ..., seq: _Optional[int] = ..., end_seq: _Optional[int] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., request: _Optional[_Union[Payload, _Mapping]] = ..., changed: _Optional[_Union[Payload, _Mapping]] = ..., outcome: _Optional[_Union[Outcome, _Mapping]] = ..., key: _Optional[str] = ..., pins: _Optional[_Union[Pins, _Mapping]] = ..., side_effects: _Optional[bool] = ..., notes: _Optional[_Iterable[str]] = ..., redactions: _Optional[_Iterable[_Union[Redaction, _Mapping]]] = ..., attempts: _Optional[_Iterable[_Union[Attempt, _Mapping]]] = ..., trace_id: _Optional[str] = ..., span_id: _Optional[str] = ..., parent_span_id: _Optional[str] = ..., grade: _Optional[str] = ...) -> None: ...
+    place: str
+    def __init__(self, schema: _Optional[int] = ..., run_id: _Optional[str] = ..., run_name: _Optional[str] = ..., lane: _Optional[str] = ..., address: _Optional[str] = ..., parent: _Optional[str] = ..., boundary: _Optional[str] = ..., kind: _Optional[str] = ..., mode: _Optional[str] = ..., strand: _Optional[int] = ..., seq: _Optional[int] = ..., end_seq: _Optional[int] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., request: _Optional[_Union[Payload, _Mapping]] = ..., changed: _Optional[_Union[Payload, _Mapping]] = ..., outcome: _Optional[_Union[Outcome, _Mapping]] = ..., key: _Optional[str] = ..., pins: _Optional[_Union[Pins, _Mapping]] = ..., side_effects: _Optional[bool] = ..., notes: _Optional[_Iterable[str]] = ..., redactions: _Optional[_Iterable[_Union[Redaction, _Mapping]]] = ..., attempts: _Optional[_Iterable[_Union[Attempt, _Mapping]]] = ..., trace_id: _Optional[str] = ..., span_id: _Optional[str] = ..., parent_span_id: _Optional[str] = ..., grade: _Optional[str] = ..., place: _Optional[str] = ...) -> None: ...
 
 class Run(_message.Message):
     __slots__ = ("schema", "run_id", "run_name", "lane", "start_ns", "end_ns", "crossings", "digest", "lanes", "answer", "verdict", "error", "faults_json", "pins", "trace_id", "span_id", "parent_span_id", "mode", "notes", "replay_of")
