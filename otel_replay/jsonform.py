@@ -11,7 +11,7 @@ Law: `from_json(to_json(x)) == x`, the three span ids aside.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, cast
 
@@ -83,6 +83,8 @@ def _payload(payload: Payload) -> dict[str, object]:
 
 
 def _payload_back(form: Mapping[str, object]) -> Payload:
+    if len(form) == 1 and "json" in form:
+        return Payload("json", orjson.dumps(form["json"]).decode())
     if "lost" in form:
         return Payload("lost", "null", str(form["lost"]))
     for encoding, tree in form.items():
@@ -108,6 +110,8 @@ def _outcome(outcome: Outcome) -> dict[str, object]:
 
 
 def _outcome_back(form: Mapping[str, Any]) -> Outcome:
+    if len(form) == 2:
+        return Outcome(form["kind"], _payload_back(form["value"]))
     return Outcome(
         kind=form["kind"],
         value=_payload_back(form["value"]),
@@ -144,22 +148,20 @@ def _forth(record: Envelope | Run, defaults: Mapping[str, object]) -> bytes:
 
 
 def _back(form: Mapping[str, Any], defaults: Mapping[str, object]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in form.items():
-        if name not in defaults:
-            continue  # a later version's field: what this version knows is still exact
-        if name in _PAYLOADS:
-            value = _payload_back(value)
-        elif name == "outcome":
-            value = _outcome_back(value)
-        elif name == "redactions":
-            value = tuple(Redaction(*item) for item in value)
-        elif name == "attempts":
-            value = tuple(Attempt(*item) for item in value)
-        elif isinstance(value, list):
-            value = tuple(value)
-        found[name] = value
-    return found
+    # A name without a default is a later version's field: what this version knows is still exact.
+    return {
+        name: _BACK[name](value) if name in _BACK else tuple(value) if type(value) is list else value
+        for name, value in form.items()
+        if name in defaults
+    }
+
+
+_BACK: Mapping[str, Callable[[Any], object]] = {
+    **dict.fromkeys(_PAYLOADS, _payload_back),
+    "outcome": _outcome_back,
+    "redactions": lambda items: tuple(Redaction(*item) for item in items),
+    "attempts": lambda items: tuple(Attempt(*item) for item in items),
+}
 
 
 def envelope_to_json_plainly(envelope: Envelope) -> bytes:

@@ -122,6 +122,12 @@ def parquet_rows(path: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _imported(source: str, run: str, headers: Mapping[str, str] | None) -> Recording:
+    if not run and source.endswith(".jsonl"):
+        from otel_replay.importers import own_lines
+
+        whole = own_lines.recording(Path(source), source)
+        if whole is not None:
+            return whole
     runs, _account = recordings(source, headers=headers)
     if run:
         runs = [r for r in runs if r.run.name == run or r.run.run_id.startswith(run)]
