@@ -259,35 +259,39 @@ def environment_pins(recorded: Collection[str] = ()) -> dict[str, object]:
                 found[package] = metadata.version(package)
             except metadata.PackageNotFoundError:
                 continue
-    revision = git_revision(Path.cwd())
+    revision = git_revision(os.getcwd())
     if revision:
         found["git"] = revision
     return found
 
 
-def git_revision(start: Path) -> str:
+def git_revision(start: str) -> str:
     """Return the checked-out commit of the repository around `start`, read from its files; "" where there is none."""
-    for folder in (start, *start.parents):
-        git = folder / ".git"
-        if not git.exists():
-            continue
-        try:
-            if git.is_file():
-                git = folder / git.read_text().removeprefix("gitdir:").strip()
-            head = (git / "HEAD").read_text().strip()
-            if not head.startswith("ref: "):
-                return head[:40]
-            reference = head.removeprefix("ref: ")
-            loose = git / reference
-            if loose.is_file():
-                return loose.read_text().strip()[:40]
-            for line in (git / "packed-refs").read_text().splitlines():
-                if line.endswith(f" {reference}"):
-                    return line.split(" ")[0][:40]
-        except OSError:
+    folder = start
+    while not os.path.exists(git := os.path.join(folder, ".git")):
+        if folder == (folder := os.path.dirname(folder)):
             return ""
-        return ""
+    try:
+        if os.path.isfile(git):
+            git = os.path.join(folder, _text_of(git).removeprefix("gitdir:").strip())
+        head = _text_of(os.path.join(git, "HEAD"))
+        if not head.startswith("ref: "):
+            return head[:40]
+        reference = head.removeprefix("ref: ")
+        loose = os.path.join(git, reference)
+        if os.path.isfile(loose):
+            return _text_of(loose)[:40]
+        for line in _text_of(os.path.join(git, "packed-refs")).splitlines():
+            if line.endswith(f" {reference}"):
+                return line.split(" ")[0][:40]
+    except OSError:
+        pass
     return ""
+
+
+def _text_of(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read().strip()
 
 
 def open_sink(location: str | None) -> SpanSink:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import orjson
@@ -94,14 +94,7 @@ class MatchRules:
 
     def merged(self, other: MatchRules) -> MatchRules:
         """Return both together, each rule once."""
-        return MatchRules(
-            _joined(self.ignore, other.ignore),
-            _joined(self.normalise, other.normalise),
-            _joined(self.json_fields, other.json_fields),
-            _joined(self.id_paths, other.id_paths),
-            _joined(self.ignore_headers, other.ignore_headers),
-            ", ".join(_joined((self.source,), (other.source,))).strip(", "),
-        )
+        return _merged(self, other, ", ".join(_joined((self.source,), (other.source,))).strip(", "))
 
     def describe(self) -> list[str]:
         """Return each rule as a line for the report, in a fixed order."""
@@ -168,6 +161,19 @@ class MatchRules:
             if step == "arguments" or (step == "input" and not isinstance(path[at + 1], int)):
                 return False
         return any(rule.matches(path) for rule in self.ids)
+
+
+@lru_cache(maxsize=256)
+def _merged(first: MatchRules, second: MatchRules, source: str) -> MatchRules:
+    """Rules that were merged before are the same object: its compiled forms are made once for all replays."""
+    return MatchRules(
+        _joined(first.ignore, second.ignore),
+        _joined(first.normalise, second.normalise),
+        _joined(first.json_fields, second.json_fields),
+        _joined(first.id_paths, second.id_paths),
+        _joined(first.ignore_headers, second.ignore_headers),
+        source,
+    )
 
 
 def _joined(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:

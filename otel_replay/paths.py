@@ -7,6 +7,7 @@ tuple stand at `[0]`, the fields of a dataclass at `.name`, and JSON text inside
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from otel_replay.errors import UsageError
@@ -43,7 +44,7 @@ class PathRule:
     def __init__(self, text: str) -> None:
         """Raises UsageError for a path that cannot be read."""
         self.text = text
-        self.steps = tuple(_parse(text))
+        self.steps = _parse(text)
 
     def matches(self, path: Path) -> bool:
         """True where the rule names exactly this path."""
@@ -59,7 +60,8 @@ class PathRule:
         return hash(self.text)
 
 
-def _parse(text: str) -> list[object]:
+@lru_cache(maxsize=1024)
+def _parse(text: str) -> tuple[object, ...]:
     if not text.startswith("$"):
         raise UsageError(f"the path {text!r} does not begin with '$'; write '$.args.password' or '$..password'")
     steps: list[object] = []
@@ -81,7 +83,7 @@ def _parse(text: str) -> list[object]:
         at = found.end()
     if not steps or steps[-1] is _DEEP:
         raise UsageError(f"the path {text!r} names nothing; write what stands there, as in '$.args.password'")
-    return steps
+    return tuple(steps)
 
 
 def _match(steps: tuple[object, ...], path: Path) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import re2
@@ -284,6 +285,7 @@ def detector(more: tuple[str, ...] = (), *, defaults: bool = True) -> re2._Regex
     return scan("|".join(parts or ["[^\\x00-\\x{10FFFF}]"]))
 
 
+@lru_cache(maxsize=64)
 def scan(pattern: str) -> re2._Regexp:
     """Return `pattern` as a scan over bytes that only tells whether there is a hit."""
     return re2.compile(pattern.encode(), _options())

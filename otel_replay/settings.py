@@ -47,12 +47,11 @@ def _length_limit(environ: Mapping[str, str]) -> int | None:
 
 def find_project(start: Path | None = None) -> Path | None:
     """Return the nearest pyproject.toml at or above `start` (default: the working directory), or None."""
-    here = (start or Path.cwd()).absolute()
-    for folder in (here, *here.parents):
-        candidate = folder / "pyproject.toml"
-        if candidate.is_file():
-            return candidate
-    return None
+    folder = os.path.abspath(start or os.getcwd())
+    while not os.path.isfile(candidate := os.path.join(folder, "pyproject.toml")):
+        if folder == (folder := os.path.dirname(folder)):
+            return None
+    return Path(candidate)
 
 
 @lru_cache(maxsize=64)

@@ -15,11 +15,9 @@ from typing import Any
 
 import orjson
 
-from otel_replay import codec, jsonform, run_digest, semconv
+from otel_replay import jsonform, run_digest, semconv
 from otel_replay.envelope import NOT_WHOLE, Envelope, Recording, Run
-from otel_replay.errors import ImportFault
 from otel_replay.limits import IMPORT_SPAN_BYTES_MAX
-from otel_replay.wire import json as wire_json
 
 _IDS = re.compile(r"[0-9a-f]{32} [0-9a-f]{16} (?:[0-9a-f]{16})?")
 _MEMBERS = frozenset(
@@ -37,7 +35,7 @@ def recording(path: Path, source: str) -> Recording | None:
     try:
         with path.open("rb") as file:
             return _recording(list(iter(lambda: file.readline(IMPORT_SPAN_BYTES_MAX), b"")), source)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportFault):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -51,16 +49,19 @@ def _recording(lines: list[bytes], source: str) -> Recording | None:
         span = _span(line)
         facts = {pair["key"]: pair["value"] for pair in span["attributes"]}
         spans.add(span["spanId"])
+        ids = {
+            "trace_id": span["traceId"],
+            "span_id": span["spanId"],
+            "parent_span_id": span.get("parentSpanId", ""),
+        }
         names.add((facts[semconv.RUN_ID]["stringValue"], span["traceId"]))
         if facts[semconv.KIND]["stringValue"] == semconv.KIND_RUN:
             if run is not None:
                 return None
-            run = codec.run_from_span(wire_json.spans_from_json(orjson.loads(line), lenient=False)[0])
+            run = jsonform.run_from_json(_exact(facts), **ids)
             continue
         text = _exact(facts)
-        envelope = jsonform.envelope_from_json(
-            text, trace_id=span["traceId"], span_id=span["spanId"], parent_span_id=span.get("parentSpanId", "")
-        )
+        envelope = jsonform.envelope_from_json(text, **ids)
         if envelope.lane or envelope.run_id != facts[semconv.RUN_ID]["stringValue"] or envelope.grade == "insufficient":
             return None
         envelopes[envelope.seq] = envelope
