@@ -152,8 +152,7 @@ def _replay(settings: _settings.Settings) -> None:
             pass  # it is in the report, and decides the exit code
         report = session.report
         code = report.exit_code(strict=bool(options.get("strict")))
-        form = {"exit_code": code, "text": report.text(), "json": report.json(), "junit": report.junit()}
-        _write(report_path, form)
+        _write(report_path, {"exit_code": code, **report.forms()})
         if not report_path:  # started by the environment alone: the interpreter itself must say so
             sys.stderr.write(report.text())
             if code:

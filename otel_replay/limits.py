@@ -44,6 +44,8 @@ TURN_WAIT_MS_MAX = 2_000
 CANCELLED_WAIT_MS_MAX = 10_000
 """How long a crossing that was cancelled in the record stays suspended before it is refused."""
 REPORT_TEXT_CHARS_MAX = 400
+REPORT_PAGE_TEXT_CHARS_MAX = 4_000
+"""How much of one changed value the HTML form of a report shows."""
 COVERAGE_NOTES_MAX = 100
 TAPE_VALUES_MAX = 100_000
 TAPE_BYTES_MAX = 2 * 1024 * 1024

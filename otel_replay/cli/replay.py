@@ -34,14 +34,16 @@ _SELECTOR = "NAME, NAME,OCCURRENCE, ADDRESS or kind=KIND; may be given more than
 @click.option("--isolate", is_flag=True, help="Give the program no network at all (Linux).")
 @click.option("--keep", is_flag=True, help="Keep the replay as a run of its own in the store.")
 @click.option("--dry-run", is_flag=True, help="Say what would be served, live and blocked; run nothing.")
-@click.option("--json", "json_path", type=click.Path(dir_okay=False), help="Write the report as JSON (- for stdout).")
-@click.option("--junit", "junit_path", type=click.Path(dir_okay=False), help="Write the report as JUnit XML.")
+@click.option("--json", type=click.Path(dir_okay=False), help="Write the report as JSON (- for stdout).")
+@click.option("--junit", type=click.Path(dir_okay=False), help="Write the report as JUnit XML.")
+@click.option("--html", type=click.Path(dir_okay=False), help="Write the report as an HTML page.")
 def command(
     run: str,
     program: tuple[str, ...],
     store: str | None,
-    json_path: str | None,
-    junit_path: str | None,
+    json: str | None,
+    junit: str | None,
+    html: str | None,
     dry_run: bool,
     isolate: bool,
     override: tuple[str, ...],
@@ -73,7 +75,7 @@ def command(
             },
         )
         form = orjson.loads(report.read_bytes()) if report.is_file() else None
-    sys.exit(_tell(form, code, run, json_path, junit_path))
+    sys.exit(_tell(form, code, run, {"json": json, "junit": junit, "html": html}))
 
 
 def _isolate(*places: str) -> None:
@@ -110,9 +112,7 @@ def _explain(run: str, folder: str, chosen: Mapping[str, Any]) -> None:
     click.echo(plan_of(chosen).explain(recording), nl=False)
 
 
-def _tell(
-    form: Mapping[str, Any] | None, program_code: int, run: str, json_path: str | None, junit_path: str | None
-) -> int:
+def _tell(form: Mapping[str, Any] | None, program_code: int, run: str, files: Mapping[str, str | None]) -> int:
     """Print and write the report; return the exit code."""
     if form is None:
         click.echo(
@@ -122,11 +122,11 @@ def _tell(
         )
         return 6
     click.echo(form["text"], err=True, nl=False)
-    for path, key in ((json_path, "json"), (junit_path, "junit")):
+    for key, path in files.items():
         if path and key in form:
             if path == "-":
                 click.echo(form[key], nl=False)
             else:
-                Path(path).write_text(form[key])
+                Path(path).write_text(form[key], encoding="utf-8")
     code = int(form["exit_code"])
     return code or (1 if program_code else 0)

@@ -1,10 +1,11 @@
-"""The report of a replay: one object, rendered as text, JSON and JUnit.
+"""The report of a replay: one object, rendered as text, JSON, JUnit and HTML.
 
 Of a full replay it is byte-identical over repetitions: recorded order, no clock, no id of this run, no machine.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,13 @@ EXIT_PASSED_ON_DRIFT = 7
 """Only under --strict."""
 EXIT_UNUSABLE = 8
 """A store, folder or file could not be used."""
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Source: W3C, Extensible Markup Language 1.0, production Char."""
+
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What a terminal would obey rather than show."""
+_PRETTY = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2
 
 _SECTIONS = (
     "served",
@@ -119,7 +127,7 @@ class Report:
             rows.append(f"  {self.cause or 'error'}: {self.error}")
         rows += [f"  next: {step}" for step in self.next_steps]
         rows.append(f"  network: {self.interception}")
-        return "\n".join(rows) + "\n"
+        return _writable(_UNSEEN.sub(lambda found: ascii(found.group())[1:-1], "\n".join(rows))) + "\n"
 
     def json(self) -> str:
         """Return the report as JSON with sorted keys, ending in a newline."""
@@ -141,7 +149,10 @@ class Report:
             "pins": [change.as_json() for change in self.pins],
             "interception": self.interception,
         }
-        return orjson.dumps(form, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2).decode() + "\n"
+        try:
+            return orjson.dumps(form, option=_PRETTY).decode() + "\n"
+        except TypeError:
+            return orjson.dumps(_written_out(form), option=_PRETTY).decode() + "\n"
 
     def junit(self) -> str:
         """Return the report as one JUnit test case."""
@@ -156,7 +167,17 @@ class Report:
         if self.verdict == "passed on drift":
             rows.append('    <properties><property name="verdict" value="passed on drift"/></properties>')
         rows += [f"    <system-out>{escape(self.text())}</system-out>", "  </testcase>", "</testsuite>"]
-        return "\n".join(rows) + "\n"
+        return _NOT_IN_XML.sub(lambda found: ascii(found.group())[1:-1], "\n".join(rows)) + "\n"
+
+    def html(self) -> str:
+        """Return the report as one HTML page that stands alone: no script, nothing to fetch."""
+        from otel_replay.replay.page import page_of
+
+        return page_of(self)
+
+    def forms(self) -> dict[str, str]:
+        """Return the report in each of its forms, by name: text, json, junit, html."""
+        return {"text": self.text(), "json": self.json(), "junit": self.junit(), "html": self.html()}
 
     def exit_code(self, *, strict: bool = False) -> int:
         """Return the exit code that tells failed assertion, divergence and nothing compared apart."""
@@ -168,6 +189,26 @@ class Report:
             "diverged": EXIT_DIVERGED,
             "nothing compared": EXIT_NOTHING_COMPARED,
         }[self.verdict]
+
+
+def _writable(text: str) -> str:
+    """Return `text` with halves of surrogate pairs, which no file can hold, written out."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _written_out(node: object) -> object:
+    """Return a tree in which JSON can be written: what it has no form for stands as text."""
+    if isinstance(node, dict):
+        return {_writable(str(key)): _written_out(item) for key, item in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [_written_out(item) for item in node]
+    if isinstance(node, str):
+        return _writable(node)
+    return node if node is None or isinstance(node, (bool, float)) else _small(node)
+
+
+def _small(node: object) -> object:
+    return node if isinstance(node, int) and -(1 << 63) <= node < 1 << 64 else repr(node)
 
 
 def _worth_a_row(line: Line) -> bool:

@@ -31,7 +31,8 @@ def test_full_replay_serves_everything(recorded: Project) -> None:
 
 
 def test_a_live_step_runs_and_the_report_says_so_in_every_form(recorded: Project) -> None:
-    done = recorded.replay("trade", "--live", "order,1", "--json", "report.json", "--junit", "report.xml")
+    wanted = ("--json", "report.json", "--junit", "report.xml", "--html", "report.html")
+    done = recorded.replay("trade", "--live", "order,1", *wanted)
     assert done.code == 0
     assert recorded.orders == ["5"]
     report = json.loads((recorded.folder / "report.json").read_text())
@@ -39,6 +40,9 @@ def test_a_live_step_runs_and_the_report_says_so_in_every_form(recorded: Project
     assert [line["address"] for line in report["crossings"]["live"]] == ["order[1]"]
     suite = ElementTree.parse(recorded.folder / "report.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
+    page = (recorded.folder / "report.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "<code>order[1]</code>" in page
 
 
 def test_dry_run_runs_nothing(recorded: Project) -> None:
