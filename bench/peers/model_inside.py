@@ -42,7 +42,7 @@ def server() -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = ["--model", model_path(), "--host", "127.0.0.1", "--port", str(port), "--n_ctx", "512", "--n_threads", "1"]
-    process = subprocess.Popen([sys.executable, "-m", "llama_cpp.server", *words], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "bench.peers.llama_server", *words], stderr=subprocess.DEVNULL)
     try:
         for _ in range(600):
             with socket.socket() as probe:
