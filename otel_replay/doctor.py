@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -232,15 +231,21 @@ def _of_store(opened: Any) -> Iterator[Finding]:
 
 
 def _instruments() -> Iterator[Finding]:
-    if importlib.util.find_spec("otel_replay.instruments") is None or (
-        importlib.util.find_spec("otel_replay.instruments.check") is None
-    ):
-        yield Finding("instruments", "note", "the check of instruments is not installed")
-        return
-    check: Any = import_module("otel_replay.instruments.check")
+    from otel_replay.instruments import check
+
+    absent = []
     try:
-        for result in check.dry_calls():
-            level: Level = "problem" if getattr(result, "ok", True) is False else "ok"
-            yield Finding("instruments", level, str(result))
-    except Exception as fault:  # noqa: BLE001  # the look at one library must not hide the others
+        for found in check.dry_calls():
+            named = f"{found.name} {found.version}".strip()
+            if not found.version and not found.layers:
+                absent.append(found.name)
+            elif found.problem:
+                covered = f"; covered: {', '.join(found.layers)}" if found.layers else ""
+                text = f"{named}: not recorded as it should be: {found.problem}{covered}"
+                yield Finding("instruments", "problem", text, "try a version from the table in the README")
+            else:
+                yield Finding("instruments", "ok", f"{named}: {', '.join(found.layers)}")
+    except Exception as fault:  # noqa: BLE001  # the look at one library must not hide what else was found
         yield Finding("instruments", "problem", f"the check of instruments failed: {type(fault).__name__}: {fault}")
+    if absent:
+        yield Finding("instruments", "note", f"not installed: {', '.join(absent)}")

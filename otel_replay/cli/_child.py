@@ -62,9 +62,15 @@ def record_environment(name: str, folder: str, program: Sequence[str]) -> dict[s
     }
 
 
-def recorded_since(store: Any, name: str, begun_ns: int) -> list[Any]:
-    """Return the runs called `name` that this program recorded, the first one begun first."""
+def recorded_since(store: Any, name: str, begun_ns: int, code: int) -> list[Any]:
+    """Return the runs called `name` that this program recorded, the first one begun first.
+
+    A run whose code said nothing of it has the verdict that the program's exit code gives.
+    """
     found = [run for run in store.runs(name=name) if run.start_ns >= begun_ns and run.mode == "record"]
+    for run in found:
+        if run.verdict == "unknown":
+            store.set_verdict(run.run_id, "failed" if code else "passed")
     return sorted(found, key=lambda run: run.start_ns)
 
 

@@ -55,10 +55,7 @@ def command(
     begun_ns = now_ns()
     code = run_program(program, environment)
     with open_store(folder, create=True) as opened:
-        runs = recorded_since(opened, name, begun_ns)
-        for run in runs:
-            if run.verdict == "unknown":
-                opened.set_verdict(run.run_id, "failed" if code else "passed")
+        runs = recorded_since(opened, name, begun_ns, code)
         problems = opened.problems
     for run in () if quiet else runs:
         state = "" if run.state == "complete" else f", {run.state}"

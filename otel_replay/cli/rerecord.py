@@ -33,7 +33,7 @@ def command(run: str, program: tuple[str, ...], store: str | None) -> None:
     begun_ns = now_ns()
     code = run_program(program, record_environment(name, folder, program))
     with open_store(folder, create=True) as opened:
-        runs = recorded_since(opened, name, begun_ns)
+        runs = recorded_since(opened, name, begun_ns, code)
         if not runs:
             raise NeverRecorded(f"{name!r} was not recorded anew: the program never started Python with us in it")
         after = opened.recording(runs[0].run_id)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
 import urllib.request
+from importlib import metadata
 from pathlib import Path
 
 from otel_replay.store import open_store
-from tests.cli.conftest import Project
+from tests.cli.conftest import ROOT, Project
 from tests.cli.test_import import trace
 
 
@@ -87,6 +89,20 @@ def test_doctor_without_trouble_and_with_each_kind(project: Project) -> None:
     findings = json.loads(project.run("doctor", "--json").out)
     assert [one["area"] for one in findings if one["level"] == "problem"] == ["store"]
     assert "broken.parquet" in next(one["text"] for one in findings if one["level"] == "problem")
+
+
+def test_doctor_tells_the_clients_that_it_called(project: Project) -> None:
+    (project.folder / "broken").mkdir()
+    (project.folder / "broken" / "aiohttp.py").write_text("raise ImportError('libfoo is missing')\n")
+    paths = os.pathsep.join((str(project.folder / "broken"), str(ROOT)))
+    said = project.run("doctor", PYTHONPATH=paths)
+    assert said.code == 1
+    openai = f"  instruments openai {metadata.version('openai')}: chat completions, streams, responses, async"
+    assert openai in said.out
+    broken = next(line for line in said.out.splitlines() if "aiohttp" in line)
+    assert broken.startswith(f"! instruments aiohttp {metadata.version('aiohttp')}: not recorded as it should be: ")
+    assert "libfoo is missing" in broken
+    assert "Coverage(" not in said.out
 
 
 def test_doctor_names_faults_of_the_recorder(project: Project) -> None:

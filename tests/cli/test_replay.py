@@ -178,7 +178,7 @@ def test_rerecord_keeps_the_new_run_under_the_name_and_shows_what_changed(record
     assert "    request.quantity: 5 | 6\n" in done.out
     assert recorded.replay("trade", QUANTITY="6").code == 0
     with open_store(recorded.folder / ".otel-replay") as store:
-        assert [run.name for run in store.runs()] == ["trade", "trade"]
+        assert [(run.name, run.verdict) for run in store.runs()] == [("trade", "passed"), ("trade", "passed")]
 
 
 def test_rerecord_writes_a_fixture_anew_unless_the_program_now_fails(recorded: Project) -> None:
