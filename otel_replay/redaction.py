@@ -324,7 +324,8 @@ class Redactor:
         reason = masker.text(payload.reason) if payload.reason else ""
         tree = payload.tree()
         before = len(masker.hits)
-        tree = self._stable(lambda value: masker.node(value, ()), tree, masker)
+        raw = payload.text.encode("utf-8", "surrogatepass")
+        tree = self._stable(lambda value: masker.whole(value, raw), tree, masker)
         if len(masker.hits) == before:
             return payload if reason == payload.reason else dataclasses.replace(payload, reason=reason)
         return Payload(payload.encoding, orjson.dumps(tree).decode(), reason)

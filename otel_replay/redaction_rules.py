@@ -243,6 +243,11 @@ _HEADER_UNION: Final = "|".join(sorted(HEADER_NAMES, key=len, reverse=True))
 HEADER_TEXT: Final = rf"(?im)(?:^|[\"']|\\[nr])({_HEADER_UNION})\\*[\"']?\s*:[ \t]*\\*[\"']?([^\r\n\"'\\]+)"
 PRIVATE_KEY_BEGIN: Final = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 
+KEY_IN_PIECES: Final = r'-----BEGIN [A-Z]|-----\\*"|-BE?G?I?N?\\*"|"-*BEG|KEY-----|' + "[^A-Za-z]*".join("PRIVATE")
+"""The marks of a private key however it is cut: parts of its first line, or its letters in small pieces."""
+EVENTS: Final = r'data: ?\{|\}(?:\r?\n|\\r|\\n|\\*",\\*")+\{'
+"""The texts of a stream, in which anything may be cut by what is around it in each event."""
+
 # The one scan ----------------------------------------------------------------------------------------------
 
 _KEY_SCAN: Final = (
@@ -261,7 +266,8 @@ _TEXT_SCANS: Final = (
     r"\d{8}:AA[A-Za-z0-9_-]{8}",
     r"JQQJ9",
     r"\dQ~",
-    r"BEGIN [A-Z0-9 ]*PRIVATE KEY",
+    KEY_IN_PIECES,
+    EVENTS,
 )
 
 

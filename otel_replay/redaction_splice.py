@@ -49,10 +49,13 @@ class Splice:
             self._edits.append(_narrow(start, self._raw[start : self._at], _literal(new, token)))
 
     def _members(self, old: Mapping[str, Tree], new: Tree) -> None:
-        for key in old:
+        same_size = isinstance(new, dict) and len(new) == len(old)
+        for (key, item), (new_key, new_item) in zip(old.items(), (new if same_size else old).items(), strict=True):
+            start, end, token = self._next()
+            if key != new_key:
+                self._edits.append(_narrow(start, self._raw[start:end], _literal(new_key, token)))
             self._next()
-            self._next()
-            self._value(old[key], new[key] if isinstance(new, dict) and key in new else old[key])
+            self._value(item, new_item)
             self._next()
         if not old:
             self._next()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
 
 import re2
@@ -57,7 +58,7 @@ _KEY_GAP: Final = re.compile(
     rb"""(?:\s|\\+[nrt]|["',+|>#]|(?<![^\s])\d{1,6}[\t :|.)]"""
     rb"""|(?:Proc-Type|DEK-Info|Version|Comment|Hash): ?[^\r\n\\]*)*"""
 )
-_KEY_TOKEN: Final = re.compile(rb"[A-Za-z0-9+/=]+")
+_KEY_TOKEN: Final = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
 KEY_BYTES_MAX: Final = 64 * 1024
 
 
@@ -65,19 +66,51 @@ def private_keys(text: bytes) -> Iterator[Hit]:
     """Yield each private key with its markers. Where the END is missing, what can be key lines is its body."""
     at = 0
     while (begin := _KEY_BEGIN.search(text, at)) is not None:
-        end = _end_of_key(text, begin)
+        end = _marked_end(text, begin.end()) or _end_of_lines(text, begin.end())
         if end > begin.end():
             yield Hit(begin.start(), end, "private-key")
         at = max(end, begin.end())
 
 
-def _end_of_key(text: bytes, begin: re.Match[bytes]) -> int:
-    marker = _KEY_END.search(text, begin.end(), begin.end() + KEY_BYTES_MAX)
-    if marker is not None:
-        between = text[begin.end() : marker.start()]
-        if _KEY_CHARS.fullmatch(between) and _KEY_WORD.search(between):
-            return marker.end()
-    at, full_line = begin.end(), False
+def split_keys(pieces: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Yield where, in the joined pieces, private keys stand: a piece may be a line without its end, or part of one."""
+    text = b"".join(pieces)
+    starts = list(accumulate((len(piece) for piece in pieces), initial=0))
+    at = 0
+    while (begin := _KEY_BEGIN.search(text, at)) is not None:
+        at = begin.end()
+        end = _marked_end(text, at)
+        if not end:
+            end, of_lines = _end_of_lines(text, at), _end_of_pieces(pieces, starts, at)
+            # A word that follows the last piece of the key reads as if it went on in it.
+            follows = text[of_lines:end]
+            if end < of_lines or (of_lines in starts and len(follows) < 16 and follows.isalpha()):
+                end = of_lines
+        if end > at:
+            yield begin.start(), end
+        at = max(end, at)
+
+
+def _end_of_pieces(pieces: Sequence[bytes], starts: list[int], at: int) -> int:
+    """Return where the key ends that goes on at `at` of the joined pieces, if each piece ends its line."""
+    first = bisect_left(starts, at) - 1
+    end = _end_of_lines(b"\n".join(pieces), at + first)
+    last = bisect_left([start + index for index, start in enumerate(starts)], end) - 1
+    return end - last
+
+
+def _marked_end(text: bytes, at: int) -> int:
+    """Return the end of the END marker of the key whose BEGIN ends at `at`; 0 where none belongs to it."""
+    marker = _KEY_END.search(text, at, at + KEY_BYTES_MAX)
+    if marker is None:
+        return 0
+    between = text[at : marker.start()]
+    return marker.end() if _KEY_CHARS.fullmatch(between) and _KEY_WORD.search(between) else 0
+
+
+def _end_of_lines(text: bytes, at: int) -> int:
+    """Return where what can be lines of a key ends."""
+    full_line = False
     while True:
         gap = _KEY_GAP.match(text, at)
         start = gap.end() if gap else at

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import re2
 
+from otel_replay import redaction_chunks as chunks
 from otel_replay import redaction_rules as rules
 from otel_replay import redaction_text as texts
 from otel_replay.envelope import Redaction
@@ -23,10 +24,6 @@ from otel_replay.redaction_splice import Splice
 Tree: TypeAlias = Any
 Function: TypeAlias = "Callable[[str, object], object]"
 
-OPAQUE_TAGS: Final = frozenset(
-    ("enum", "flag", "class", "generic", "union", "typevar", "lost", "function", "module", "constant")
-)
-"""Tags that name things of the program; nothing in them is a value of the user's."""
 TEXT_TAGS: Final = frozenset(("str", "bytes", "bytearray", "memoryview", "path", "pattern"))
 TRANSPARENT: Final = frozenset(("v", "state", "extra", "private", "members"))
 """Members of a tag that add no step to a path."""
@@ -116,6 +113,12 @@ class Masker:
         self.root = root
         self.hits: list[Redaction] = []
 
+    def whole(self, tree: Tree, raw: bytes, path: Path = ()) -> Tree:
+        """Return a whole tree redacted, `raw` being its text: what lies in pieces in it, then node by node."""
+        if chunks.may_be_in_pieces(raw):
+            tree = chunks.redact_items(tree, path, self)
+        return self.node(tree, path)
+
     # Nodes ---------------------------------------------------------------------------------------------------
 
     def node(self, tree: Tree, path: Path, name: str = "") -> Tree:
@@ -129,20 +132,29 @@ class Masker:
     def _object(self, tree: dict[str, Tree], path: Path, name: str) -> Tree:
         label = next((tree[key] for key in ("name", "key") if isinstance(tree.get(key), str)), "")
         under = name if name.startswith("\0") else ""
+        renamed = False
         for key, item in tree.items():
             step = key.rstrip(_AGAIN)
             inner = under or (label if step == "value" and label else step)
+            if step == "token" and "logprob" in tree:
+                inner = ""  # a token of a text, not a credential
             tree[key] = self.node(item, (*path, step), inner)
+            renamed = renamed or self._scan(key.encode("utf-8", "surrogatepass"))
+        if renamed:  # in its own order, which is the order of what is around it in the text
+            members = {self.text(key, (*path, key)): item for key, item in tree.items()}
+            tree.clear()
+            tree.update(members)
         return tree
 
     def _tag(self, tree: dict[str, Tree], path: Path, name: str) -> Tree:
         tag = tree["$"]
-        if tag in OPAQUE_TAGS:
+        if tag in chunks.OPAQUE_TAGS:
             return tree
         if tag == "dict" and isinstance(tree.get("v"), list):
             for pair in tree["v"]:
                 if isinstance(pair, list) and len(pair) == 2:
                     key = _text_of(pair[0])
+                    pair[0] = self.node(pair[0], (*path, key))
                     pair[1] = self.node(pair[1], (*path, key), key)
             return tree
         if isinstance(tree.get("base64"), str):
@@ -157,32 +169,16 @@ class Masker:
 
     def _list(self, tree: list[Tree], path: Path, name: str) -> Tree:
         pairs = _pairs(tree)
-        key_open = False
         for index, item in enumerate(tree):
             here = (*path, index)
             if pairs is not None:
                 pair = pairs[index]
                 key = _text_of(pair[0])
+                pair[0] = self.node(pair[0], (*here, 0))
                 pair[1] = self.node(pair[1], (*here, 1), key if key.lower() in rules.HEADER_NAMES else name)
-            elif isinstance(item, str) and (key_open or texts._KEY_BEGIN.search(item.encode("utf-8", "replace"))):
-                key_open = self._key_line(tree, index, here, key_open)
             else:
                 tree[index] = self.node(item, here, name)
         return tree
-
-    def _key_line(self, tree: list[Tree], index: int, path: Path, inside: bool) -> bool:
-        """Redact one line of a private key that is kept as a list of lines; return whether the key goes on."""
-        raw = tree[index].encode("utf-8", "replace")
-        begins = bool(texts._KEY_BEGIN.search(raw))
-        ends = bool(texts._KEY_END.search(raw))
-        if not inside or begins:
-            tree[index] = self.node(tree[index], path)
-            return begins and not ends
-        if ends or re.fullmatch(rb"\s*[A-Za-z0-9+/=]+\s*", raw):
-            tree[index] = self._mask(tree[index], path, "private-key")
-            return not ends
-        tree[index] = self.node(tree[index], path)
-        return not raw.strip() or b": " in raw
 
     # Leaves --------------------------------------------------------------------------------------------------
 
@@ -216,8 +212,16 @@ class Masker:
         text = value if isinstance(value, str) else json.dumps(value)
         if texts.PLACEHOLDER.fullmatch(text) or not text or self._kept(text):
             return value
-        self.hits.append(Redaction(rule, self._show(path), len(text)))
-        return self.scope.placeholder(rule, text)
+        return self._hit(rule, path, text)
+
+    def placeholder(self, secret: bytes, path: Path, rule: str) -> bytes:
+        """Return what stands for a secret; the secret itself where a rule keeps it."""
+        text = secret.decode("utf-8", "surrogatepass")
+        return secret if self._kept(text) else self._hit(rule, path, text).encode()
+
+    def _hit(self, rule: str, path: Path, secret: str) -> str:
+        self.hits.append(Redaction(rule, self._show(path), len(secret)))
+        return self.scope.placeholder(rule, secret)
 
     def _kept(self, secret: str) -> bool:
         return any(regex.search(secret.encode("utf-8", "replace")) for regex in self.own.keep_patterns)
@@ -261,15 +265,17 @@ class Masker:
 
     def _lines(self, raw: bytes, path: Path, name: str) -> list[texts.Edit]:
         """JSON Lines and server-sent events: the JSON of a line is redacted as JSON, what is between as text."""
+        found = [match for match in _JSON_LINE.finditer(raw) if _is_json(match.group(1))]
+        old = [_parse(match.group(1)) for match in found]
+        new = [_parse(match.group(1)) for match in found]
+        chunks.redact_trees(new, self._scan, self)
         edits: list[texts.Edit] = []
         at = 0
-        for found in _JSON_LINE.finditer(raw):
-            start, end = found.span(1)
-            inside = self._json(raw[start:end], path)
-            if inside is None:
-                continue
+        for match, before, after in zip(found, old, new, strict=True):
+            start, end = match.span(1)
+            after = self.whole(after, match.group(1), path)
             edits += _shift(self._plain(raw[at:start], path, name), at)
-            edits += _shift(inside, start)
+            edits += _shift(Splice(match.group(1)).edits(before, after), start) if after != before else []
             at = end
         return edits + _shift(self._plain(raw[at:], path, name), at)
 
@@ -279,7 +285,7 @@ class Masker:
             old, new = _parse(raw), _parse(raw)
             if not isinstance(old, (dict, list, str)):
                 return None
-            new = self.node(new, path)
+            new = self.whole(new, raw, path)
             if new == old:
                 return []
             return Splice(raw).edits(old, new)
@@ -325,6 +331,14 @@ def _unique(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
 
 def _parse(raw: bytes) -> Tree:
     return json.loads(raw.decode("utf-8", "surrogatepass"), object_pairs_hook=_unique)
+
+
+def _is_json(raw: bytes) -> bool:
+    try:
+        _parse(raw)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _text_of(node: Tree) -> str:

@@ -78,3 +78,27 @@ def test_a_redacted_tree_has_the_same_shape(tree: object) -> None:
         return [shape(item) for item in node] if isinstance(node, list) else None
 
     assert shape(made) == shape(tree)
+
+
+places = st.recursive(
+    st.sampled_from(TOKENS).map(lambda token: f"the key {token} here"),
+    lambda inner: st.one_of(
+        inner.map(lambda node: [1, node]),
+        inner.map(lambda node: {"note": node}),
+        inner.map(lambda node: [["name", "b"], [node, "b"]]),
+        inner.map(lambda node: {"$": "dict", "v": [[node, 1]]}),
+        inner.map(lambda node: {"$": "tuple", "v": [node]}),
+        inner.map(json.dumps),
+        inner.map(lambda node: {node if isinstance(node, str) else json.dumps(node): 1}),
+    ),
+    max_leaves=6,
+)
+
+
+@few
+@given(places)
+def test_no_place_saves_a_secret(tree: object) -> None:
+    made, hits = REDACTOR.redact(Payload("json", orjson.dumps(tree).decode()))
+    assert hits
+    assert not any(token in made.value.text for token in TOKENS)
+    assert made.value.text.count("here") == json.dumps(tree).count("here")
