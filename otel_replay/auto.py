@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -19,26 +20,39 @@ from otel_replay.replay.plan import ReplayPlan
 
 if TYPE_CHECKING:
     from otel_replay.root_runs import RootRuns
-    from otel_replay.session import Session
+    from otel_replay.session import Scope, Session
 
+START_WAIT_S = 120
+_starting = threading.RLock()  # what begins a run may cross something itself
+_begun = threading.Event()
 _started: list[object] = []
 _root_runs: list[RootRuns] = []
 
 
 def start() -> None:
-    """Begin what `OTEL_REPLAY_MODE` asks for. Called once, before the program's first line."""
-    settings = _settings.load()
-    if _started or not _settings.run_wanted():
+    """Begin what `OTEL_REPLAY_MODE` asks for, once. Whoever crosses meanwhile waits until it has begun.
+
+    Raises UsageError where that takes longer than anything does.
+    """
+    if _begun.is_set():
         return
-    _started.append(settings.mode)
-    instrument_when_imported()
-    if settings.lane:
-        _lane(read_options(settings.lane))
-        return
-    if settings.mode == "record":
-        _record(settings)
-    else:
-        _replay(settings)
+    if not _starting.acquire(timeout=START_WAIT_S):
+        raise UsageError(f"what OTEL_REPLAY_MODE asks for has not begun within {START_WAIT_S} seconds")
+    try:
+        settings = _settings.load()
+        if _started or not _settings.run_wanted():
+            return
+        _started.append(settings.mode)
+        instrument_when_imported()
+        if settings.lane:
+            _lane(read_options(settings.lane))
+        elif settings.mode == "record":
+            _record(settings)
+        else:
+            _replay(settings)
+        _begun.set()
+    finally:
+        _starting.release()
 
 
 def session_here() -> Session | None:
@@ -46,18 +60,34 @@ def session_here() -> Session | None:
 
     In mode `record` without a name, that is the run of the current trace where the program has a provider.
     """
-    settings = _settings.load()
-    if not _started and settings.mode == "record" and not (settings.run_name or settings.lane):
-        if not _root_runs:
-            from otel_replay.root_runs import RootRuns
+    runs = _runs_of_traces()
+    found = runs.session_here() if runs is not None else None
+    if found is None and not _begun.is_set():
+        start()
+        found = runs.session_here() if runs is not None else None
+    return found
 
+
+def handed_over() -> Scope | None:
+    """Return where work stands that is handed to a thread under a trace that has crossed nothing yet; else None."""
+    runs = _runs_of_traces()
+    return runs.scope_here() if runs is not None else None
+
+
+def _runs_of_traces() -> RootRuns | None:
+    """Return what keeps a run for each trace; None where the process is one run."""
+    if _root_runs:
+        return _root_runs[0]
+    settings = _settings.load()
+    if _started or settings.mode != "record" or settings.run_name or settings.lane:
+        return None
+    from otel_replay.root_runs import RootRuns
+
+    with _starting:
+        if not _root_runs:
             _root_runs.append(RootRuns(settings.store))
             atexit.register(_root_runs[0].shutdown)
-        found = _root_runs[0].session_here()
-        if found is not None:
-            return found
-    start()
-    return None
+    return _root_runs[0]
 
 
 def _lane(told: Mapping[str, Any]) -> None:
@@ -78,7 +108,8 @@ def _record(settings: _settings.Settings) -> None:
         store=settings.store,
         pins=_program_pins(settings),
     )
-    run.__enter__()
+    if not (_root_runs and _root_runs[0].begin_process(run)):
+        run.begin()
     failed: list[BaseException] = []
     hook = sys.excepthook
 

@@ -14,16 +14,18 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, cast
 
-from otel_replay import semconv
+from otel_replay import carry, semconv
 from otel_replay.crossing import Crossing, Spec
 from otel_replay.errors import UsageError
-from otel_replay.session import enter_call, on_unscoped
+from otel_replay.session import enter_call, on_handed_over, on_unscoped
 from otel_replay.settings import run_wanted
 from otel_replay.streams import LiveAsyncSource, LiveSource, ServedSource, adrive, drive
 
 if run_wanted():
     # By name, since the wiring stands above: it begins the run at the first crossing that has none.
     on_unscoped.append(lambda: import_module("otel_replay.auto").session_here())
+    on_handed_over.append(lambda: import_module("otel_replay.auto").handed_over())
+    carry.install()
 
 P = ParamSpec("P")
 R = TypeVar("R")

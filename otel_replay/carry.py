@@ -25,13 +25,6 @@ _submit = ThreadPoolExecutor.submit
 _run_until_complete = base_events.BaseEventLoop.run_until_complete
 
 
-def _here() -> Scope | None:
-    scope = _session.peek_scope()
-    if scope is None or scope.session.closed:
-        return None
-    return _session.current_scope()
-
-
 def _begin(scope: Scope) -> Strand:
     alive = tuple(child for child in scope.strand.children if not child.done())
     strand = scope.session.new_strand(scope.strand, scope.crossing)
@@ -45,7 +38,7 @@ def _enter(scope: Scope, strand: Strand) -> Scope:
 
 @functools.wraps(_start)
 def _carrying_start(self: threading.Thread) -> None:
-    scope = _here()
+    scope = _session.handed_over()
     if scope is None:
         _start(self)
         return
@@ -71,7 +64,7 @@ def _carrying_start(self: threading.Thread) -> None:
 
 @functools.wraps(_submit)  # type: ignore[arg-type]
 def _carrying_submit(self: ThreadPoolExecutor, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-    scope = _here()
+    scope = _session.handed_over()
     if scope is None:
         return _submit(self, fn, *args, **kwargs)
     strand = _begin(scope)
@@ -91,18 +84,15 @@ def _carrying_submit(self: ThreadPoolExecutor, fn: Any, /, *args: Any, **kwargs:
             _session.reset_scope(token)
 
     # The pool may start a worker thread in here, which outlives the job: it must not carry the job's scope.
-    outside = _session.set_scope(None)
-    try:
+    with _session.outside():
         future = _submit(self, carried)
-    finally:
-        _session.reset_scope(outside)
     strand.until = future.done
     return future
 
 
 @functools.wraps(_run_until_complete)
 def _continuing_run(self: base_events.BaseEventLoop, future: Any) -> Any:
-    scope = _here()
+    scope = _session.handed_over()
     if scope is not None:
         if not asyncio.isfuture(future):
             future = asyncio.ensure_future(future, loop=self)
@@ -117,7 +107,7 @@ def _carrying_pool(method: Any) -> Any:
 
     @functools.wraps(method)
     def carrying(self: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        scope = _here()
+        scope = _session.handed_over()
         return method(self, func if scope is None else functools.partial(_job, scope, func), *args, **kwargs)
 
     return carrying
@@ -144,11 +134,8 @@ def _pool_outside(init: Any) -> Any:
 
     @functools.wraps(init)
     def outside(self: Any, *args: Any, **kwargs: Any) -> None:
-        token = _session.set_scope(None)
-        try:
+        with _session.outside():
             init(self, *args, **kwargs)
-        finally:
-            _session.reset_scope(token)
 
     return outside
 

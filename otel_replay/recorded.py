@@ -17,6 +17,7 @@ from otel_replay.otel.recorder import Recorder
 from otel_replay.session import Session
 from otel_replay.tapes import Keeper
 
+STRAYS_NAMED_MAX = 20
 INSIDE = "a run of its own was recorded inside this one, which lacks its crossings: "
 """How the note of a run begins in which another was recorded."""
 
@@ -34,7 +35,6 @@ class RecordedRun:
         session: Session,
         recorder: Recorder,
         *,
-        ambient: bool = False,
         parent: tuple[str, str] | None = None,
         coverage: bool = False,
         tape: Collection[str] = (),
@@ -42,7 +42,6 @@ class RecordedRun:
         self._run = run
         self._session = session
         self._recorder = recorder
-        self._ambient = ambient
         self._parent = parent
         self._open = False
         self._begun = False
@@ -90,6 +89,10 @@ class RecordedRun:
         self._run = _replace(self._run, verdict=verdict)
 
     def __enter__(self) -> RecordedRun:
+        return self.begin()
+
+    def begin(self, *, ambient: bool = False) -> RecordedRun:
+        """Begin the run, in the current context unless it is `ambient`: there for those who are led to it."""
         if self._begun:
             raise UsageError(f"the recording of {self.name!r} was begun before: call record(...) anew for each run")
         self._begun = True
@@ -97,20 +100,21 @@ class RecordedRun:
         if self._replay is not None:
             return self  # to record what is replayed would be to run it live
         around = _session.peek_scope()
-        if around is not None and not around.session.closed:
+        if around is not None and around.session is not self._session and not around.session.closed:
             around.session.notes.append(f"{INSIDE}{self.name or 'unnamed'} ({self.id[:8]})")
         carry.install()
         lanes.install()
         self._session.on_exit = lambda: self.__exit__(None, None, None)
         self._session.describe = self._describe
         try:
-            self._recorder.start(parent=self._parent)
+            with _session.outside():  # what begins the run is no part of it, nor of another
+                self._recorder.start(parent=self._parent)
         except BaseException:  # only under test do its faults raise: nothing is left behind then
             self._recorder.abandon()
             carry.uninstall()
             lanes.uninstall()
             raise
-        self._session.activate(ambient=self._ambient)
+        self._session.activate(ambient=ambient)
         if self._coverage is not None:
             self._coverage.start()
         if self._tape is not None:
@@ -140,7 +144,7 @@ class RecordedRun:
                 _replace(
                     self._run,
                     lanes=(*self._session.lanes, *self._recorder.begun(self._session.told)),
-                    notes=(*self._run.notes, *self._session.notes),
+                    notes=(*self._run.notes, *self._session.notes, *_strays(self._session)),
                 )
             )
 
@@ -164,3 +168,11 @@ class RecordedRun:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.__exit__(kind, error, traceback)
+
+
+def _strays(session: Session) -> list[str]:
+    """Return what is to be said of crossings that some run of several may lack: perhaps this one."""
+    return [
+        f"{name} was crossed {count} time(s) by code that belongs to none of the runs that were active: not recorded"
+        for name, count in list(session.strays.items())[:STRAYS_NAMED_MAX]
+    ]

@@ -11,7 +11,15 @@ from otel_replay import carry, chance, lanes, originals, payload
 from otel_replay.changes import compare
 from otel_replay.clock import ClockChoice, RecordedClock
 from otel_replay.envelope import Recording
-from otel_replay.errors import Diverged, NotCaptured, NothingCompared, ReplayError, UnknownBoundary, UsageError
+from otel_replay.errors import (
+    Diverged,
+    NotCaptured,
+    NothingCompared,
+    ReplayError,
+    ScopeClosed,
+    UnknownBoundary,
+    UsageError,
+)
 from otel_replay.lane_account import LaneAccount
 from otel_replay.otel.recorder import Recorder
 from otel_replay.readable import untagged
@@ -147,6 +155,7 @@ class ReplaySession:
         session.on_exit = self._end_lane
         session.describe = self._describe
         session.on_answer = self.answer
+        session.on_stray = self._stray
         self._driver.on_call = self._account.called
         self._driver.on_fault = self._account.failed
         self._recorder.start(self._link())
@@ -175,6 +184,14 @@ class ReplaySession:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.__exit__(kind, error, traceback)
+
+    def _stray(self, name: str) -> Exception:
+        fault = ScopeClosed(
+            f"{name} was crossed by code that belongs to none of the runs that are active here: a thread that was "
+            "begun before them, or that lost its context. Nothing was served, and nothing ran. Next: begin its thread "
+            "inside the `with replay(...)`, or run one replay at a time"
+        )
+        return self._driver.latch(fault)
 
     def be_lane(self, account: str) -> None:
         """Be a lane of another process's replay, which reads `account`."""

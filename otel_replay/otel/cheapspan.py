@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from otel_replay import originals
+from otel_replay.session import outside
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.id_generator import IdGenerator
@@ -182,6 +183,7 @@ def _counts(tracer: Any) -> bool:
 
 
 @cache
+@outside()  # the SDK begins threads of its own, which are no part of the run that asks first
 def usable() -> bool:
     """True where a span made here cannot be told from one made the public way."""
     try:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
+from otel_replay.session import outside
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.id_generator import IdGenerator
 
@@ -53,6 +55,7 @@ def _bounded() -> Any:
 
 
 @cache
+@outside()  # the SDK begins threads of its own, which are no part of the run that asks first
 def usable() -> bool:
     """True where the short way gives a span that nobody can tell from one made the public way."""
     try:

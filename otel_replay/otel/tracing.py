@@ -8,7 +8,8 @@ belongs to the program.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from otel_replay import carrying, codec, originals, semconv
@@ -42,6 +43,21 @@ def sdk_provider() -> Any | None:
         return None
     provider = api.get_tracer_provider()
     return provider if hasattr(provider, "add_span_processor") else None
+
+
+@contextmanager
+def apart(context: Any = None) -> Iterator[None]:
+    """Within, `context` (default: the current one) is current; what is made current in here does not stay so."""
+    if "opentelemetry.context" not in sys.modules:
+        yield
+        return
+    from opentelemetry import context as api
+
+    token = api.attach(context if context is not None else api.get_current())
+    try:
+        yield
+    finally:
+        api.detach(token)
 
 
 class Tracing:

@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from otel_replay import Diverged, boundary, open_store, record, replay
 from otel_replay.envelope import Recording
+from otel_replay.errors import ScopeClosed
 from otel_replay.session import active_sessions
 
 RAN: list[object] = []
@@ -181,3 +182,61 @@ def test_so_does_one_in_a_program_that_is_replayed_from_outside(tmp_path: Path, 
     assert "2 served" in replayed.stderr
     with open_store(tmp_path / ".otel-replay") as store:
         assert [found.name for found in store.runs()] == ["inner"]
+
+
+class Outsider:
+    """A thread that was begun before any run, and crosses when it is told to."""
+
+    def __init__(self) -> None:
+        self.told, self.done = threading.Event(), threading.Event()
+        self.raised: BaseException | None = None
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self) -> None:
+        self.told.wait(10)
+        try:
+            step("outside", 0)
+        except Exception as fault:
+            self.raised = fault
+        self.done.set()
+
+    def crosses(self) -> None:
+        self.told.set()
+        assert self.done.wait(10)
+
+
+def test_what_belongs_to_none_of_two_recordings_is_named_on_both(tmp_path: Path) -> None:
+    outsider = Outsider()
+    with record("a", store=tmp_path) as a, record("b", store=tmp_path) as b:
+        step("b", 1)
+        outsider.crosses()
+    assert outsider.raised is None
+    for run in (a, b):
+        notes = recording(tmp_path, run.id).run.notes
+        assert any(note.startswith("step was crossed 1 time(s) by code that belongs to none") for note in notes), notes
+    assert asked(recording(tmp_path, b.id)) == [("step[1]", {"run": "b", "number": 1})]
+
+
+def test_what_belongs_to_none_of_two_replays_is_refused_and_both_say_so(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with record(name, store=tmp_path):
+            step(name, 1)
+    RAN.clear()
+    outsider = Outsider()
+    together = threading.Barrier(2)
+
+    def again(name: str) -> str:
+        session = replay(name, store=tmp_path)
+        with pytest.raises(ScopeClosed, match="belongs to none of the runs that are active"), session:  # noqa: PT012
+            together.wait(10)
+            step(name, 1)
+            together.wait(10)
+            if name == "a":
+                outsider.crosses()
+            together.wait(10)
+        return session.report.verdict
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(again, ["a", "b"])) == ["diverged", "diverged"]
+    assert isinstance(outsider.raised, ScopeClosed)
+    assert not RAN, "nothing ran live"
