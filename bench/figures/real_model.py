@@ -1,6 +1,6 @@
 """O2: a real model with real nondeterminism, through the real client: does recording show, and do replays repeat it?
 
-The first time llama-cpp-python is built (ten minutes and more, two jobs at low priority); the environment is kept.
+The first time llama-cpp-python is built (about eight minutes, two jobs at low priority); the environment is kept.
 """
 
 from __future__ import annotations
