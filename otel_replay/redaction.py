@@ -30,6 +30,8 @@ T = TypeVar("T")
 _MADE: Final = object()
 _UNANCHORED: Final = re2._re2.RE2.Anchor.UNANCHORED
 _MISS: Final = (-1, -1)
+BETWEEN: Final = b"\n\0\n"
+"""Stands between payloads that are scanned together: nothing that a rule looks for goes over it."""
 
 
 class Redacted(Generic[T]):
@@ -153,7 +155,7 @@ class Redactor:
     def scan(self, more: Sequence[str] = ()) -> Callable[[bytes], bool] | None:
         """Return what tells in one pass whether bytes hold anything to redact, or anything that `more` matches.
 
-        The bytes may be several payloads with line ends between them. None where rules must see each payload by
+        The bytes may be several payloads with `BETWEEN` between them. None where rules must see each payload by
         itself: a function, or an own pattern that is bound to the start or the end of a text.
         """
         own = [pattern.regex.pattern.decode() for pattern in self._rules.patterns]

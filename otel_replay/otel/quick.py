@@ -19,7 +19,7 @@ from otel_replay.envelope import Run
 from otel_replay.fingerprint import plain_key
 from otel_replay.jsonform import ascii_text
 from otel_replay.match_rules import MatchRules
-from otel_replay.redaction import Known, Redactor
+from otel_replay.redaction import BETWEEN, Known, Redactor
 
 _KINDS = frozenset({"tool", "router", "custom", "clock", "random"})
 """Model and transport calls have messages, tokens and status codes to show: the plain way reads them."""
@@ -49,7 +49,7 @@ class Quick:
         self._scans: dict[tuple[str, str], Callable[[bytes], bool] | None] = {}
         run_name = orjson.dumps(run.name)
         self._run = f',"run_id":{_quoted(run.run_id)},"run_name":{run_name.decode()}'
-        self._scanned_name = b"\n" + run_name
+        self._scanned_name = BETWEEN + run_name
         self._common: dict[str, object] = {
             semconv.SCHEMA: semconv.SCHEMA_VERSION,
             semconv.RUN_ID: run.run_id,
@@ -91,7 +91,7 @@ class Quick:
         if scan is None:
             scan = self._scans[name] = self._redactor.scan((self._rules_for(*name).scan,)) or _always
         asked, answered = request.text.encode(), outcome.value.text.encode()
-        everything = b"".join((asked, b"\n", answered, self._scanned_name))
+        everything = b"".join((asked, BETWEEN, answered, self._scanned_name))
         if scan(everything) or (self._known.regex is not None and self._known.regex.search(everything)):
             return None
         key = str(crossing.facts["key"]) if redo is None else plain_key(redo())

@@ -123,6 +123,7 @@ def test_same_spans_and_same_envelopes(
     ("ask", "answer", "quick"),
     [
         ({"q": 1}, ["x", {"y": 1.5}], True),
+        ({"q": {"a": 1}}, {"y": {"b": 1.5}}, True),
         ("é", "\U0001f600", True),
         ((1,), 1, False),
         ({"q": 1}, {1, 2}, False),
