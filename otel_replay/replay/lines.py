@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from otel_replay.envelope import Envelope, Outcome
+from otel_replay.envelope import ELSEWHERE, Envelope, Outcome
 from otel_replay.limits import REPORT_TEXT_CHARS_MAX
 from otel_replay.readable import genai_attributes, untagged
 from otel_replay.replay.account import Call, Leftovers
@@ -35,10 +35,16 @@ def lines_of(calls: Iterable[Call], left: Leftovers, *, ended: bool) -> list[Lin
         found.append(Line("unused", entry.address, _outcome_text(entry.envelope.outcome) if ended else ""))
     for section, entries in (("not reached", left.not_reached), ("covered", left.covered)):
         found += [
-            Line("unused" if entry.passed_over else section, entry.address, note="passed over" * entry.passed_over)
-            for entry in entries
+            Line("unused" if entry.passed_over else section, entry.address, note=_why_left(entry)) for entry in entries
         ]
     return found
+
+
+def _why_left(entry: Entry) -> str:
+    """Return what is known of why a recorded crossing was not met: passed over, or never of this process."""
+    if entry.passed_over:
+        return "passed over"
+    return next((note for note in entry.envelope.notes if note.startswith(ELSEWHERE)), "")
 
 
 def ambiguities(tape: Tape) -> list[str]:

@@ -1,4 +1,4 @@
-"""OT-08: a process ends in every way, and all that had returned is there; the rest is named."""
+"""OT-08: a process ends in every way, and all that had returned is there. OT-15: a call is served in another trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ import pytest
 
 from otel_replay import boundary, open_store, replay
 from otel_replay.errors import IncompleteRecording
+from otel_replay.importing import import_source
 from otel_replay.showing import as_tree
+from otel_replay.wire.json import json_line
+from tests.importers.genai._spans import span
+from tests.importers.genai.test_stitch import ask, inner, serve
 
 AGENT = """
 import asyncio, os, signal, sys, threading, time
@@ -157,3 +161,29 @@ def test_ot_08_a_daemon_thread_that_still_runs_holds_nothing_up(tmp_path: Path) 
     with open_store(tmp_path / "store") as store:
         (run,) = store.runs()
         assert (run.state, run.crossings) == ("complete", 2)
+
+
+def test_ot_15_a_server_in_another_trace_is_joined_and_only_the_boundary_is_replayed(tmp_path: Path) -> None:
+    root = span("agent")
+    one, two = ask(3, '{"s": "A"}', under=root), ask(4, '{"s": "B"}', under=root)
+    second, first = serve(two, at=3), serve(one, at=5)
+    file = tmp_path / "traces.otlp.jsonl"
+    file.write_bytes(json_line([root, one, two, second, inner(second, at=4), first, inner(first, at=6)]))
+    with open_store(tmp_path / "store", create=True) as store:
+        (imported,) = import_source(str(file), store).runs
+    assert imported.complete
+    shown = as_tree(imported)
+    assert "is joined to span" in shown
+    assert shown.count("in another process (desk): only what it gave back is replayed") == 2
+    ran: list[str] = []
+
+    @boundary("quote", kind="mcp")
+    def quote(s: str) -> Any:
+        ran.append(s)
+
+    with replay("agent", store=tmp_path / "store") as session:
+        assert [quote("A"), quote("B")] == [{"content": [{"type": "text", "text": "1"}]}] * 2
+    assert ran == []
+    report = session.report.text()
+    assert "2 served, 2 covered" in report
+    assert report.count("in another process (desk)") == 2

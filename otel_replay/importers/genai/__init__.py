@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from otel_replay.envelope import Recording
+from otel_replay.envelope import ELSEWHERE, Recording
 from otel_replay.importers.genai import own
 from otel_replay.importers.genai._build import recording_of
 from otel_replay.importers.genai._call import Call, Source
 from otel_replay.importers.genai._fields import attributes_of
+from otel_replay.importers.genai._stitch import Stitched, service_of, stitch
 from otel_replay.importers.genai._tree import Tree
 from otel_replay.importers.genai.conventions import after, best_reading
 from otel_replay.importers.genai.describe import CrossingSummary, describe
@@ -50,26 +51,34 @@ def recordings(spans: Sequence[Span], logs: Sequence[LogRecord] = (), *, source:
     by_span: dict[tuple[str, str], list[LogRecord]] = {}
     for log in (*logs, *kept_logs):
         by_span.setdefault((log.trace_id, log.span_id), []).append(log)
-    for trace_id, group in by_trace.items():
-        if trace_id in mixed:
-            continue  # the exact form is here: what other tools saw of the same run adds nothing to serve
-        recording = _foreign(group, by_span, source)
+    stitched = stitch({trace_id: group for trace_id, group in by_trace.items() if trace_id not in mixed})
+    # Where the exact form is here, what other tools saw of the same run adds nothing to serve.
+    for trace_id, group in stitched.traces.items():
+        recording = _foreign(group, by_span, source, stitched, trace_id)
         if recording is not None:
             found.append(recording)
     return sorted(found, key=lambda recording: (recording.run.start_ns, recording.run.run_id))
 
 
-def _foreign(spans: Iterable[Span], logs: dict[tuple[str, str], list[LogRecord]], source: str) -> Recording | None:
+def _foreign(
+    spans: Iterable[Span],
+    logs: dict[tuple[str, str], list[LogRecord]],
+    source: str,
+    stitched: Stitched,
+    trace_id: str,
+) -> Recording | None:
     tree = Tree(spans)
     calls: list[Call] = []
     for span in tree.spans:
         held = sorted(logs.get((span.trace_id, span.span_id), ()), key=lambda log: log.time_ns or log.observed_time_ns)
         call = best_reading(Source(span, attributes_of(span.attributes), held))
         if call is not None:
+            if any(stitched.is_serving(one) for one in tree.ancestors(span)):
+                call.notes.append(f"{ELSEWHERE}{service_of(span)}: only what it gave back is replayed")
             calls.append(call)
     if not calls:
         return None
-    notes: list[str] = []
+    notes: list[str] = list(stitched.notes.get(trace_id, ()))
     calls = after(calls, notes)
     calls, resolved = resolve(tree, calls)
     notes.extend(resolved)

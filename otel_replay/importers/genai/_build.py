@@ -138,7 +138,7 @@ def _run(tree: Tree, root: Call | None, calls: Sequence[Call], notes: Iterable[s
         if root.fault is not None:
             error = ": ".join(part for part in (root.fault.type, root.fault.message) if part)
     return Run(
-        run_id=spans[0].trace_id,
+        run_id=tree.trace_id,
         name=name,
         start_ns=start,
         end_ns=end,
@@ -146,7 +146,7 @@ def _run(tree: Tree, root: Call | None, calls: Sequence[Call], notes: Iterable[s
         error=error,
         verdict="failed" if error else "unknown",
         notes=(ORDER, *notes),
-        trace_id=spans[0].trace_id,
+        trace_id=tree.trace_id,
         span_id=top.span_id if top is not None else "",
         parent_span_id=top.parent_span_id if top is not None else "",
         pins=_service(top or spans[0]),

@@ -48,6 +48,12 @@ class Tree:
         return tops[0] if len(tops) == 1 else None
 
     @property
+    def trace_id(self) -> str:
+        """The trace that the run began in: spans of other traces may have been joined to it."""
+        tops = (span for span in self.spans if span.parent_span_id not in self._by_id)
+        return next(tops, self.spans[0]).trace_id
+
+    @property
     def missing_parents(self) -> tuple[str, ...]:
         """Ids of parents that are named but not in the file."""
         found = {s.parent_span_id for s in self.spans if s.parent_span_id and s.parent_span_id not in self._by_id}

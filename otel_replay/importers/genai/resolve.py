@@ -50,6 +50,7 @@ def _same_kind(above: Call, call: Call) -> bool:
     if call.role == "model":
         return _agree(above, call)
     other_layer = above.span.scope.name != call.span.scope.name or above.mcp != call.mcp or _server_side(call)
+    other_layer = other_layer or above.span.resource != call.span.resource
     same_name = above.name == call.name
     both = above.arguments.whole and call.arguments.whole
     return other_layer and same_name and (not both or above.arguments.value == call.arguments.value)
