@@ -33,6 +33,10 @@ class Call:
     """True for what lies under it: it runs new code, so what is crossed there may rightly differ."""
     waiting: Decision | None = None
 
+    def is_one_more(self) -> None:
+        """It was taken for a recorded crossing with another input, but that one came after it: the record lacks it."""
+        self.entry, self.drift, self.differed, self.note = None, (), (), ""
+
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:

@@ -107,6 +107,8 @@ class ReplayDriver:
         try:
             decision = self._matcher.match(crossing, asked, free=free)
             call = Call(crossing, asked, decision.action, decision.entry, reordered=decision.reordered, free=free)
+            if decision.more is not None and isinstance(decision.more.state, Call):
+                decision.more.state.is_one_more()
             if decision.drifted and decision.entry is not None:
                 call.drift = fields_between(decision.entry, asked)
             if decision.candidates:
@@ -271,6 +273,7 @@ class ReplayDriver:
     def leftovers(self, root: Strand) -> Leftovers:
         """Return what the run did not ask for, and whether that is a fault."""
         hybrid = self.resolved.plan.hybrid
+        self._matcher.end()
         return leftovers(self.tape, self.calls, self._parents, root, self._ends, hybrid=hybrid)
 
     @staticmethod

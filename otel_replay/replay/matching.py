@@ -29,6 +29,8 @@ class Decision:
     entry: Entry | None = None
     drifted: bool = False
     reordered: bool = False
+    more: Crossing | None = None
+    """The crossing that was taken for `entry` with another input, and that the record lacks: `entry` came after all."""
     candidates: tuple[Entry, ...] = ()
     """Where the strand drifted and several recorded ones are unclaimed: decided once the others have claimed theirs."""
 
@@ -135,7 +137,7 @@ class Matcher:
     def _at_cursor(self, lines: list[Line], asked: Asked) -> Entry | None:
         if len(lines) == 1 and (only := lines[0].next()) is not None and self._equal(only, asked):
             return only
-        return self._first_equal((entry for line in lines if (entry := line.next()) is not None), asked)
+        return self._first_equal((entry for line in lines for entry in line.near()), asked)
 
     def _claim(self, crossing: Crossing, asked: Asked, under: str, lines: list[Line]) -> Entry | None:
         """Claim the unclaimed recorded strand whose next crossing is what is asked.
@@ -198,12 +200,30 @@ class Matcher:
 
     def _consume(self, entry: Entry, *, drifted: bool = False, reordered: bool = False) -> Decision:
         action = self.resolved.action(entry)
+        for other in entry.line.ahead() if not reordered else ():
+            if other is entry:
+                break
+            self._stands(other)
+        more, entry.instead = entry.instead, None
         entry.used = action
-        return Decision(action, entry, drifted, reordered)
+        return Decision(action, entry, drifted, reordered, more=more)
+
+    @staticmethod
+    def _stands(entry: Entry) -> None:
+        """What ran in the place of `entry` did so for good: the run went on past it."""
+        if entry.instead is not None:
+            entry.used, entry.instead = "live", None
+
+    def end(self) -> None:
+        """The run came to its end: what ran in the place of a recorded crossing stands."""
+        with self._lock:
+            for entry in self.tape.entries.values():
+                self._stands(entry)
 
     # No equal request ------------------------------------------------------------------------------------
     def _mismatch(self, crossing: Crossing, asked: Asked, under: str, lines: list[Line], *, free: bool) -> Decision:
-        cursors = [entry for line in lines if (entry := line.next()) is not None]
+        own = lines or self._begun_instead(crossing, under)
+        cursors = [entry for line in own if (entry := line.open()) is not None]
         same_name = [entry for entry in cursors if entry.name == asked.name]
         begun = [] if lines else self._unclaimed_first(under, asked)
         for entry in (*same_name, *begun):
@@ -223,10 +243,37 @@ class Matcher:
             if found is not None:
                 return found
         if not lines:
-            self._refuse_parallel(under, asked)
+            begins = self._further_on(crossing, asked, under, lines) if free or self.resolved.plan.hybrid else None
+            if begins is not None:
+                near = begins in begins.line.near()
+                return self._consume(begins) if near else self._out_of_order(begins, [begins], asked, free=free)
+            if not self._lets_run(free):
+                self._refuse_parallel(under, asked)
         if same_name or begun:
             return self._drift(crossing, asked, same_name, begun, lines, free=free)
         return self._off_tape(asked, cursors, free=free)
+
+    def _begun_instead(self, crossing: Crossing, under: str) -> list[Line]:
+        """Return the unclaimed strand in whose place, as far as is known, the strand of `crossing` was begun."""
+        for line in self.tape.begun_lines(under):
+            first = line.next() if not line.claimed else None
+            if first is not None and first.instead is not None and first.instead.strand is crossing.strand:
+                return [line]
+        return []
+
+    def _lets_run(self, free: bool) -> bool:
+        """True where what the record does not hold here runs live."""
+        plan = self.resolved.plan
+        return plan.hybrid or (free and plan.on_drift == "live")
+
+    def _further_on(self, crossing: Crossing, asked: Asked, under: str, lines: list[Line]) -> Entry | None:
+        """Claim the one unclaimed strand that has what is asked further on: how it began went apart, for a cause."""
+        ahead = [line.ahead() for line in self.tape.begun_lines(under) if not line.claimed]
+        equal = [found for entries in ahead if (found := self._first_equal(entries, asked)) is not None]
+        if len(equal) != 1:
+            return None
+        self._take(equal[0].line, crossing.strand, lines)
+        return equal[0]
 
     def _refuse_parallel(self, under: str, asked: Asked) -> None:
         """A strand that was just begun asks for what stands further on in another strand's line."""
@@ -238,7 +285,7 @@ class Matcher:
     def _unclaimed_first(self, under: str, asked: Asked) -> list[Entry]:
         lines = [line for line in self.tape.lines.get(under, ()) if not line.claimed]
         firsts = [entry for line in lines if (entry := line.next()) is not None]
-        return [entry for entry in firsts if entry.name == asked.name]
+        return [entry for entry in firsts if entry.name == asked.name and entry.instead is None]
 
     def _anywhere(self, under: str, asked: Asked) -> Decision | None:
         """Imported spans have no strands: an equal key anywhere under the parent will do, its order is reported."""
@@ -256,7 +303,7 @@ class Matcher:
             return self._consume(later)
         if free or self.tape.unordered:
             return self._consume(later, reordered=True)
-        expected = next((entry for entry in cursors if entry.line is later.line), cursors[0])
+        expected = next((entry for entry in cursors if entry.line is later.line), later)
         if expected.name == asked.name:
             side = f"; the order is swapped: {later.address}, further on in the record, is equal"
             raise divergence.drifted(expected, asked, side=side, cause="order swapped")
@@ -283,9 +330,10 @@ class Matcher:
         if plan.hybrid:
             return Decision("live", drifted=True)  # it may be an inserted call: the record stays where it is
         if plan.on_drift == "live":
-            if same_name:
-                same_name[0].used = "live"
-            return Decision("live", same_name[0] if same_name else None, drifted=True)
+            taken_for = same_name[0] if same_name else begun[0] if len(begun) == 1 else None
+            if taken_for is not None:
+                taken_for.instead = crossing  # it may be one more: the record stays where it is
+            return Decision("live", taken_for, drifted=True)
         serve = plan.on_drift == "serve" or all(self.resolved.stubbed_by_address(entry) for entry in candidates)
         if not serve:
             raise divergence.drifted(candidates[0], asked, side="; on_drift is 'fail'")
@@ -307,12 +355,11 @@ class Matcher:
 
     def _off_tape(self, asked: Asked, cursors: list[Entry], *, free: bool) -> Decision:
         """The record holds nothing of that name here: one more than recorded."""
-        plan = self.resolved.plan
         if asked.name in self.resolved.new:
             return Decision("new")
         if asked.name in self.resolved.live_names:
             return Decision("live")
-        if plan.hybrid or (free and plan.on_drift == "live"):
+        if self._lets_run(free):
             return Decision("live", drifted=True)
         recorded = self.tape.names.get(asked.name, [])
         close = divergence.nearest_of([entry for entry in recorded if not entry.used], asked)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from otel_replay.crossing import Crossing
 from otel_replay.envelope import Envelope, Recording
 
 
@@ -23,6 +24,9 @@ class Entry:
     """"" while unused; then stub, live, override, opened."""
     passed_over: bool = False
     delivered: bool = False
+    instead: Crossing | None = None
+    """The crossing with another input that ran live in its place, as far as is known: it was one more than recorded if
+    this one is asked for yet."""
 
     @property
     def address(self) -> str:
@@ -52,6 +56,17 @@ class Line:
         while self.cursor < len(entries) and (entries[self.cursor].used or entries[self.cursor].passed_over):
             self.cursor += 1
         return entries[self.cursor] if self.cursor < len(entries) else None
+
+    def open(self) -> Entry | None:
+        """Return the next unserved entry that nothing ran in the place of."""
+        return next((entry for entry in self.ahead() if entry.instead is None), None)
+
+    def near(self) -> Iterable[Entry]:
+        """Yield what may come next: the entries that something else ran in the place of, and the one after them."""
+        for entry in self.ahead():
+            yield entry
+            if entry.instead is None:
+                return
 
     def ahead(self) -> Iterable[Entry]:
         """Yield the unserved entries from the cursor on."""

@@ -97,7 +97,7 @@ class Turns:
 
     def _settled(self, entry: Entry) -> bool:
         """True where nobody needs to wait for `entry`: it was given, is not to be served, or can't come any more."""
-        if entry.delivered or entry.passed_over or not self._served(entry):
+        if entry.delivered or entry.passed_over or entry.used == "live" or entry.instead or not self._served(entry):
             return True
         return self._covered(entry.line)
 
