@@ -14,6 +14,8 @@ import orjson
 OutcomeKind: TypeAlias = Literal["returned", "raised", "streamed", "cancelled", "lost"]
 NOT_WHOLE = "not whole: "
 """How a run's note begins that says what was missing when an importer read it."""
+APPROXIMATE = "approximate"
+"""Begins the note of an imported crossing whose request or answer was put together from what was derived from it."""
 ELSEWHERE = "in another process"
 """Begins the note of an imported crossing that a server of the run crossed: only what it gave back is replayed."""
 LATE = "after the run's end"

@@ -8,6 +8,7 @@ the vendor made it: the conventions allow it. Source: semantic-conventions-genai
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -93,7 +94,18 @@ def _text(content: str) -> Part:
 
 
 def _call(identity: object, name: object, arguments: object) -> Part:
-    return {"type": "tool_call", "id": identity, "name": name, "arguments": arguments}
+    part = {"type": "tool_call", "id": identity, "name": name, "arguments": arguments}
+    if isinstance(arguments, str) and arguments and not _is_json(arguments):
+        part["arguments_note"] = "not JSON: kept as they came"
+    return part
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _result(identity: object, response: object) -> Part:

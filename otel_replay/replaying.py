@@ -27,7 +27,7 @@ from otel_replay.replay import divergence, tokens
 from otel_replay.replay.account import Call
 from otel_replay.replay.driver import ReplayDriver
 from otel_replay.replay.guard import Guard, interception, runs_live
-from otel_replay.replay.lines import ambiguities, in_recorded_order, lines_of
+from otel_replay.replay.lines import ambiguities, approximations, in_recorded_order, lines_of
 from otel_replay.replay.pins import compare_pins
 from otel_replay.replay.plan import Resolved, nearest
 from otel_replay.replay.report import Report, brief
@@ -281,7 +281,7 @@ class ReplaySession:
     def _make_report(self, error: BaseException | None) -> Report:
         driver = self._driver
         lines = lines_of(driver.calls, driver.leftovers(self._session.root), ended=error is None)
-        notes = [*self._notes, *ambiguities(driver.tape)]
+        notes = [*self._notes, *ambiguities(driver.tape), *approximations(driver.calls)]
         if self._tape is not None:
             notes += [*self._tape.remarks, *sorted(self._tape.live), *self._account.notes()]
         details = getattr(error, "details", None)

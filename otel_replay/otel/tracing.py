@@ -7,6 +7,7 @@ belongs to the program.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from otel_replay.otel.fastspan import set_attributes
 from otel_replay.readable import error_event, span_name, span_status
 from otel_replay.span import KeyValue
 
+_log = logging.getLogger("otel_replay")
 _CLIENTS = frozenset({"model", "http", "mcp"})
 
 
@@ -60,6 +62,20 @@ def apart(context: Any = None) -> Iterator[None]:
         api.detach(token)
 
 
+_said: set[int] = set()
+
+
+def _say_cut(limit: int) -> None:
+    """Say once that a limit is in force: what people read of a span is cut by it, what we replay from is not."""
+    if limit not in _said:
+        _said.add(limit)
+        _log.warning(
+            "this program's OpenTelemetry cuts attribute values at %d characters: readable gen_ai.* texts are cut, "
+            "the exact form goes in parts of that size (said once)",
+            limit,
+        )
+
+
 class Tracing:
     """Writes crossings as spans through `provider`; with None it only makes ids."""
 
@@ -95,6 +111,8 @@ class Tracing:
                 span_limits, "max_attribute_length", None
             )
             value_length_limit = limit if isinstance(limit, int) else value_length_limit
+            if value_length_limit is not None:
+                _say_cut(value_length_limit)
             from opentelemetry import context, trace
 
             self._api, self._context = trace, context

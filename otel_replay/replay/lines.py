@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from otel_replay.envelope import ELSEWHERE, Envelope, Outcome
+from otel_replay.envelope import APPROXIMATE, ELSEWHERE, Envelope, Outcome
 from otel_replay.limits import REPORT_TEXT_CHARS_MAX
 from otel_replay.readable import genai_attributes, untagged
 from otel_replay.replay.account import Call, Leftovers
@@ -58,6 +58,18 @@ def ambiguities(tape: Tape) -> list[str]:
                     "each was given to the strand that began in the same place"
                 )
     return sorted(found)
+
+
+def approximations(calls: Iterable[Call]) -> list[str]:
+    """Return a note for the answers that were served and are not, word for word, what was received; [] for none."""
+    found = [
+        call.entry.address
+        for call in in_recorded_order(calls)
+        if call.action == "stub" and call.entry is not None
+        and any(note.startswith(APPROXIMATE) for note in call.entry.envelope.notes)
+    ]  # fmt: skip
+    listed = ", ".join(found[:10]) + (f" and {len(found) - 10} more" if len(found) > 10 else "")
+    return [f"{APPROXIMATE}: rebuilt from derived data, not kept word for word: {listed}"] if found else []
 
 
 def _lines_of(call: Call, unused: list[Entry]) -> list[Line]:

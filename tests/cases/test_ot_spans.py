@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import random
@@ -21,11 +22,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from otel_replay import boundary, instrument, open_store, record, replay
 from otel_replay.errors import IncompleteRecording
 from otel_replay.importers.genai import recordings
+from otel_replay.importing import import_source
+from otel_replay.otel import tracing
 from otel_replay.otel.convert import to_neutral
 from otel_replay.otel.exporter import ParquetSpanExporter
 from otel_replay.showing import as_tree
 from otel_replay.sources import load
 from otel_replay.testing import ModelServer, reply
+from otel_replay.wire.json import json_line
+from tests.importers.genai._spans import span as foreign
 
 from .clients import ASK, SHARED
 from .conftest import Lab
@@ -153,15 +158,23 @@ def test_ot_05_an_evicted_conversation_is_not_replayable_and_its_gaps_are_named(
 
 # OT-06 -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("limit", [64, 128, 2048])
-def test_ot_06_a_length_limit_cuts_no_envelope(tmp_path: Path, limit: int) -> None:
+def test_ot_06_a_length_limit_cuts_no_envelope_and_is_said_once(
+    tmp_path: Path, limit: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracing, "_said", set())
     exporter, provider = memory(SpanLimits(max_span_attribute_length=limit, max_attribute_length=limit))
     value = {"text": 'a "quoted" text ' * 500, "surrogate": "\ud83d", "deep": [[["é" * 300]]]}
     with record("cut", store=tmp_path, tracer_provider=provider, strict=True):
         assert tool(value) == {"value": value}
+    assert sum(f"cuts attribute values at {limit} characters" in line for line in caplog.messages) == 1, "said once"
+    with record("again", store=tmp_path, tracer_provider=provider, strict=True):
+        tool(1)
+    assert sum("cuts attribute values" in line for line in caplog.messages) == 1
     for span in exporter.get_finished_spans():
         for item in (span.attributes or {}).values():
             assert not isinstance(item, str) or len(item) <= limit
-    found = read_back(exporter.get_finished_spans())
+    spans = [to_neutral(span) for span in exporter.get_finished_spans()]
+    found = next(run for run in recordings(spans) if run.run.name == "cut")
     assert [envelope.grade for envelope in found.envelopes] == ["exact"]
     with replay(found):
         assert tool(value) == {"value": value}
@@ -301,6 +314,36 @@ def test_ot_14_an_end_before_the_start_is_taken_flagged_and_keeps_its_place(tmp_
     (found,) = recordings(odd)
     assert [envelope.seq for envelope in found.envelopes] == [1, 2, 3]
     assert [envelope.request.tree() for envelope in found.envelopes] == [{"value": n} for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("back", [1, 218_241_074_000_000_000])
+def test_ot_14_an_imported_span_that_ends_before_its_start_is_named_and_replayable(tmp_path: Path, back: int) -> None:
+    given = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "quote", "gen_ai.tool.call.result": "1"}
+    root = foreign("agent")
+    calls = [
+        foreign("execute_tool", {**given, "gen_ai.tool.call.arguments": json.dumps({"n": n})}, under=root, start=n)
+        for n in (1, 2, 3)
+    ]
+    calls[1] = dataclasses.replace(calls[1], end_ns=calls[1].start_ns - back)
+    file = tmp_path / "odd.otlp.jsonl"
+    file.write_bytes(json_line([root, *calls]))
+    with open_store(tmp_path / "store", create=True) as store:
+        imported = import_source(str(file), store)
+    assert "1 span(s) end before they start; their times are kept as given" in imported.account.notes
+    found = load("agent", store=tmp_path / "store")
+    assert found.complete
+    assert [(one.request.tree(), one.end_seq) for one in found.envelopes] == [({"n": n}, n) for n in (1, 2, 3)]
+    assert found.envelopes[1].end_ns < found.envelopes[1].start_ns, "as given"
+    assert ["it ends before it starts" in str(one.notes) for one in found.envelopes] == [False, True, False]
+    assert as_tree(found).count("it ends before it starts") == 1
+
+    @boundary("quote", kind="tool")
+    def quote(n: int) -> Any:
+        raise AssertionError("ran")
+
+    with replay(found) as session:
+        assert [quote(n) for n in (1, 2, 3)] == ["1", "1", "1"]
+    assert session.report.count("served") == 3
 
 
 # OT-16 -------------------------------------------------------------------------------------------------------------

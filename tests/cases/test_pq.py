@@ -104,9 +104,7 @@ def _as_of_later(path: Path, extra: dict[str, pa.Array]) -> None:
 
 
 @pytest.mark.parametrize("older_first", [True, False])
-def test_pq_02_a_struct_that_grew_loses_no_field_whichever_file_is_read_first(
-    store: Store, older_first: bool
-) -> None:
+def test_pq_02_a_struct_that_grew_loses_no_field_whichever_file_is_read_first(store: Store, older_first: bool) -> None:
     store.write(run_spans(*make_run(2, start_ns=START + 10_000_000)))
     first, second = store.folder.paths()
     small = pa.array([{"id": "s1", "model": "demo"}] * 4)

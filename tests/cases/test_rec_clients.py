@@ -237,6 +237,16 @@ def test_rec_06_arguments_that_do_not_parse_are_kept_as_they_came(lab: Lab) -> N
     attributes: Any = dict(readable.genai_attributes(lab.envelopes()[0], content=True))
     (part,) = json.loads(attributes["gen_ai.output.messages"])[0]["parts"]
     assert part["arguments"] == broken
+    assert part["arguments_note"] == "not JSON: kept as they came"
+
+
+def test_rec_06_arguments_that_parse_bear_no_mark(lab: Lab) -> None:
+    instrument("openai")
+    with ModelServer([reply.tool_call("search", '{"q": "fjord"}')]) as server:
+        lab.record(lambda: openai_of(server.root_url).chat.completions.create(model="m", messages=ASK))
+    attributes: Any = dict(readable.genai_attributes(lab.envelopes()[0], content=True))
+    (part,) = json.loads(attributes["gen_ai.output.messages"])[0]["parts"]
+    assert "arguments_note" not in part
 
 
 @pytest.mark.parametrize("client", READ)

@@ -24,10 +24,11 @@ import openai
 import pydantic
 import pytest
 
-from otel_replay import ReplayPlan, boundary, instrument, open_store
+from otel_replay import ReplayPlan, boundary, instrument, open_store, replay
 from otel_replay.errors import Unencodable, Unservable
 from otel_replay.showing import as_tree
 from otel_replay.testing import ModelServer, reply
+from tests.importers.genai._spans import of, span
 
 from .clients import ASK, SHARED, openai_of
 from .conftest import Lab
@@ -354,3 +355,33 @@ def test_rec_23_a_changed_stripping_rule_meets_the_models_own_words(lab: Lab) ->
     assert envelope.request.tree() == wire.json, "as sent"
     assert lab.replay(lambda: agent("http://127.0.0.1:9", "new")) == {"verdict": "ship", "score": 7}
     assert lab.replay(lambda: agent("http://127.0.0.1:9", "new"), ReplayPlan()) == {"verdict": "ship", "score": 7}
+
+
+def test_rec_23_what_was_rebuilt_from_derived_data_is_approximate_and_the_report_says_so(lab: Lab) -> None:
+    said = [{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]
+    derived = {"gen_ai.operation.name": "chat", "gen_ai.system": "openai", "gen_ai.request.model": "m",
+               "gen_ai.input.messages": json.dumps(said),
+               "gen_ai.output.messages": json.dumps([{**said[0], "role": "assistant"}])}  # fmt: skip
+    body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
+            "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant",
+                                                                         "content": "hi"}}]}  # fmt: skip
+    raw = {"openinference.span.kind": "LLM", "llm.system": "openai", "input.mime_type": "application/json",
+           "input.value": json.dumps({"model": "m", "messages": [{"role": "user", "content": "ho"}]}),
+           "output.value": json.dumps(body)}  # fmt: skip
+    root = span("agent")
+    found = of(root, span("chat m", derived, under=root, start=1), span("llm", raw, under=root, start=2))
+    marked = ["approximate: its request and answer are rebuilt" in str(one.notes) for one in found.envelopes]
+    assert marked == [True, False]
+    assert as_tree(found).count("approximate: ") == 1
+
+    def ask(text: str) -> Any:
+        asked: Any = [{"role": "user", "content": text}]
+        return openai_of("http://127.0.0.1:9").chat.completions.create(model="m", messages=asked).choices[0].message
+
+    instrument("openai")
+    with replay(found) as session:
+        assert (ask("hi").content, ask("ho").content) == ("hi", "hi")
+    first = found.envelopes[0].address
+    note = f"approximate: rebuilt from derived data, not kept word for word: {first}"
+    assert note in session.report.notes
+    assert all(note in form for form in session.report.forms().values())

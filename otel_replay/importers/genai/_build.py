@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from otel_replay import run_digest
-from otel_replay.envelope import Envelope, Mark, Payload, Recording, Run, lost
+from otel_replay.envelope import APPROXIMATE, Envelope, Mark, Payload, Recording, Run, lost
 from otel_replay.importers.genai import _outcome, _vendor, rebuild
 from otel_replay.importers.genai._call import Call
 from otel_replay.importers.genai._tree import Tree
@@ -27,7 +27,7 @@ def recording_of(
     parents = _Parents(tree, ordered)
     places = _addresses(ordered, parents)
     ended = [call for call in ordered if call.span.end_ns]
-    ends = sorted(ended, key=lambda call: (call.end_ns or call.span.end_ns, call.span.span_id))
+    ends = sorted(ended, key=lambda call: (_end_of(call), call.span.span_id))
     end_seqs = {call.span.span_id: number for number, call in enumerate(ends, 1)}
     run = _run(tree, root, ordered, notes)
     built = []
@@ -40,6 +40,11 @@ def recording_of(
     unfinished = tuple(_mark(envelope) for envelope in envelopes if not envelope.end_seq)
     run = replace(run, name=_spelt(run.name), crossings=len(envelopes), digest=run_digest.of_run(envelopes))
     return Recording(run, envelopes, unfinished, (), damaged, tuple(problems), source)
+
+
+def _end_of(call: Call) -> int:
+    """Return when a call ended, and never before it began: of two clocks one may be wrong."""
+    return max(call.end_ns or call.span.end_ns, call.span.start_ns)
 
 
 def _writable(envelope: Envelope) -> Envelope:
@@ -168,7 +173,11 @@ def _envelope(call: Call, run: Run, address: str, seq: int, end_seq: int) -> Env
         call.notes.append(rebuild.CHUNKS_UNKNOWN)
     if call.fault is None and call.span.status_code == 2:
         call.notes.append("the span's status is error, but no exception is in the record")
+    if call.span.end_ns and call.span.end_ns < call.span.start_ns:
+        call.notes.append("it ends before it starts: its times are as given, its place is by its start")
     insufficient = outcome.kind == "lost" or request.lost
+    if not insufficient and (derived := _derived(call)):
+        call.notes.insert(0, f"{APPROXIMATE}: its {derived} rebuilt from messages, and {_WORDS}")
     return Envelope(
         run_id=run.run_id,
         run_name=run.name,
@@ -190,6 +199,18 @@ def _envelope(call: Call, run: Run, address: str, seq: int, end_seq: int) -> Env
         parent_span_id=call.span.parent_span_id,
         grade="insufficient" if insufficient else "exact" if call.exact else "semantic",
     )
+
+
+_WORDS = "what was sent and received word for word is not in the record"
+
+
+def _derived(call: Call) -> str:
+    """Return which side of a model call is put together from what a convention derived of it; "" for neither."""
+    if call.role != "model" or call.vectors is not None:
+        return ""
+    answered = call.fault is None and call.response is None and call.raw_blocks is None
+    sides = ["request"] * (call.request is None) + ["answer"] * answered
+    return " and ".join(sides) + (" are" if len(sides) > 1 else " is" if sides else "")
 
 
 def _content(call: Call, boundary: str) -> tuple[Payload, object]:
