@@ -72,7 +72,7 @@ def cut(text: str, threshold: int | None = None) -> Pieces:
         data = blob.encode("utf-8", "surrogatepass")
         name = hashlib.sha256(data).hexdigest()
         reference = orjson.dumps(
-            {"$": "blob", "sha256": name, "bytes": len(data), "media_type": _media_type(blob)}
+            {"$": "blob", "sha256": name, "bytes": len(data), "media_type": media_type(blob)}
         ).decode()
         left += (text[end : found.start()], reference)
         at += found.start() - end
@@ -121,7 +121,7 @@ def name_of(blob: str) -> str:
     return hashlib.sha256(blob.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _media_type(blob: str) -> str:
+def media_type(blob: str) -> str:
     """Return what the beginning of a string says that it is: of a data URL, or of base64 of a common type."""
     stated = _DATA_URL.match(blob)
     if stated is not None:

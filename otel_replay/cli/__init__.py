@@ -21,7 +21,7 @@ _COMMANDS = {
     "import": "Read traces that others recorded.",
     "promote": "Make a recorded run a committed fixture with a test.",
     "verdict": "Say how a run ended.",
-    "store": "Look after a store: info, verify, compact, prune.",
+    "store": "Look after a store: info, verify, compact, prune, blob.",
     "sink": "Receive OTLP and keep it in a store.",
     "doctor": "Say what is covered, what is missing, and what to do about it.",
 }

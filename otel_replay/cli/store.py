@@ -1,4 +1,4 @@
-"""`otel-replay store info|verify|compact|prune`."""
+"""`otel-replay store info|verify|compact|prune|blob`."""
 
 from __future__ import annotations
 
@@ -48,6 +48,9 @@ def info(store: str | None, form: str) -> None:
     click.echo(f"store       {found.root}")
     click.echo(f"files       {found.files} ({bytes_text(found.bytes)})")
     click.echo(f"spans       {found.rows}")
+    if found.blobs:
+        unused = f", {found.blobs_unreferred} of no run any more" if found.blobs_unreferred else ""
+        click.echo(f"blobs       {found.blobs} ({bytes_text(found.blob_bytes)}){unused}")
     click.echo(f"times       {_time(found.oldest_ns)} to {_time(found.newest_ns)} (UTC)")
     click.echo(f"journals    {found.journals_live} being written, {found.journals_waiting} waiting to be taken in")
     if found.superseded_rows or found.replaced_files or found.left_behind:
@@ -74,7 +77,8 @@ def verify(store: str | None, form: str) -> None:
     if form == "json":
         _json({**dataclasses.asdict(found), "sound": found.sound})
     else:
-        click.echo(f"{found.files} files, {found.rows} spans, {found.envelopes} exact forms checked")
+        blobs = f", {found.blobs} blobs" if found.blobs else ""
+        click.echo(f"{found.files} files, {found.rows} spans, {found.envelopes} exact forms{blobs} checked")
         for problem in found.problems:
             click.echo(f"problem: {problem}")
         click.echo("sound" if found.sound else f"NOT SOUND: {len(found.problems)} problem(s)")
@@ -139,3 +143,20 @@ def prune(
         click.echo(f"  {run_id}")
     if len(done.runs) > 20:
         click.echo(f"  and {len(done.runs) - 20} more")
+
+
+@command.command(epilog="Example: otel-replay store blob 9f86d081884c7d65... > picture.txt")
+@click.argument("sha256")
+@store_option
+def blob(sha256: str, store: str | None) -> None:
+    """Write the large string that a reference ({"$":"blob","sha256":...}) stands for.
+
+    Exit codes: 0 it is there and whole, 4 it is not.
+    """
+    import orjson
+
+    from otel_replay.store import open_store
+
+    with open_store(store_folder(store)) as opened:
+        text: str = orjson.loads(f'"{opened.blob(sha256)}"')
+    click.echo(text.encode(), nl=False)

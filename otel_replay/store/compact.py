@@ -6,23 +6,28 @@ stay for a while, for readers that have just listed them, and are removed by a l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from otel_replay import limits
 from otel_replay.errors import StoreError
 from otel_replay.originals import now_ns
 from otel_replay.store import query, schema
 from otel_replay.store.doubles import IN_SQL
 from otel_replay.store.folder import Folder, Listing
 from otel_replay.store.journals import journal_paths
+from otel_replay.store.large import names_of
 from otel_replay.store.parquet import SUFFIX, FileInfo, Staged, new_name, sort_rows, stage, table_of
 from otel_replay.store.parting import Place, key_of, part
 from otel_replay.store.rows import Row
+from otel_replay.store.seal import rows_at
+from otel_replay.store.storage import Entry, fault_point
 
 GRACE_S: Final = 900.0
 """How long a file that was taken over stays, so that no reader loses it in the middle of a query."""
@@ -32,6 +37,7 @@ SMALL_BYTES: Final = 8 * 1024 * 1024
 SMALL_FILES_MAX: Final = 16
 """So many small files of one day are taken together as soon as one more is added."""
 _BATCH_ROWS: Final = 2_048
+_LARGE_ROWS: Final = 32
 SORT_MEMORY: Final = "192MB"
 """What sorting may hold in memory, beside what is being written; the rest goes to a temporary file."""
 
@@ -99,9 +105,10 @@ def _worth_it(listing: Listing, group: list[FileInfo]) -> Iterator[list[FileInfo
 def _compact_group(
     connection: duckdb.DuckDBPyConnection, folder: Folder, listing: Listing, group: Sequence[FileInfo]
 ) -> Compaction:
-    staged, parted = rewrite(connection, folder, listing, group)
+    kept: set[str] = set()
+    staged, parted = rewrite(connection, folder, listing, group, kept=kept)
     before = Compaction(files_before=len(group), bytes_before=sum(info.size for info in group), rows_parted=parted)
-    published = publish(folder, listing, group, staged)
+    published = publish(folder, listing, group, staged, kept)
     if published is None:
         return Compaction()
     return before + Compaction(files_after=1, bytes_after=published.size)
@@ -113,11 +120,16 @@ def rewrite(
     listing: Listing,
     group: Sequence[FileInfo],
     condition: str = "",
+    *,
+    kept: set[str],
 ) -> tuple[Staged, int]:
-    """Return (the staged file that holds what stands of `group`, how many copies were parted)."""
+    """Return (the staged file that holds what stands of `group`, how many copies were parted).
+
+    Large strings that an older version left in its rows become blobs; their names are added to `kept`.
+    """
     names = {info.name for info in group}
     leaving = [(name, row) for name in names for row in listing.superseded.get(name, ())]
-    slipped, settled = _slipped(connection, listing, group)
+    slipped, settled = _slipped(connection, folder, listing, group)
     leaving += slipped
     supersedes: dict[str, list[int]] = {}
     for info in group:
@@ -130,7 +142,7 @@ def rewrite(
     def staged() -> Staged:
         return stage(
             folder.storage,
-            _sorted_tables(connection, listing, group, leaving, settled, condition),
+            _sorted_tables(connection, folder, listing, group, leaving, settled, condition, kept),
             group[0].path.with_name(new_name() + SUFFIX),
             seals=[name for info in group for name in info.seals if name in there],
             replaces=sorted(names | {name for info in group for name in info.replaces if name in still}),
@@ -156,11 +168,13 @@ def _in_bounded_memory(connection: duckdb.DuckDBPyConnection, work: Callable[[],
 
 def _sorted_tables(
     connection: duckdb.DuckDBPyConnection,
+    folder: Folder,
     listing: Listing,
     group: Sequence[FileInfo],
     leaving: Sequence[Place],
     settled: Sequence[Row],
     condition: str,
+    kept: set[str],
 ) -> Iterator[pa.Table]:
     cursor = connection.cursor()
     query.places_table(cursor, "leaving", leaving)
@@ -173,9 +187,21 @@ def _sorted_tables(
     # DuckDB 2 renamed it; both give a pyarrow.RecordBatchReader.
     read = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_record_batch
     for batch in read(_BATCH_ROWS):
-        yield _with_all_columns(pa.Table.from_batches([batch]))
+        yield from _without_large(folder, _with_all_columns(pa.Table.from_batches([batch])), kept)
     if settled:
-        yield table_of(sort_rows(settled))
+        yield from _without_large(folder, table_of(sort_rows(settled)), kept)
+
+
+def _without_large(folder: Folder, table: pa.Table, kept: set[str]) -> Iterator[pa.Table]:
+    """Yield `table` without the large strings that are still in it, now kept beside it, their names in `kept`."""
+    lengths = [pc.max(pc.binary_length(table.column(name))).as_py() or 0 for name in schema.LONG_COLUMNS]
+    if max(lengths) <= limits.BLOB_THRESHOLD_BYTES:
+        yield table
+        return
+    for at in range(0, table.num_rows, _LARGE_ROWS):
+        rows = folder.blobs.cut(table.slice(at, _LARGE_ROWS).to_pylist())
+        kept |= names_of(row["blobs"] for row in rows if row["blobs"])
+        yield table_of(rows)
 
 
 def _with_all_columns(table: pa.Table) -> pa.Table:
@@ -188,7 +214,7 @@ def _with_all_columns(table: pa.Table) -> pa.Table:
 
 
 def _slipped(
-    connection: duckdb.DuckDBPyConnection, listing: Listing, group: Sequence[FileInfo]
+    connection: duckdb.DuckDBPyConnection, folder: Folder, listing: Listing, group: Sequence[FileInfo]
 ) -> tuple[list[Place], list[Row]]:
     """Return (places of copies that no writer parted, the rows that take their place).
 
@@ -209,7 +235,7 @@ def _slipped(
         for name, number in zip(names, numbers, strict=True)
         if number not in listing.superseded.get(name, ())
     ]
-    rows = query.rows_at(connection, listing, places)
+    rows = rows_at(connection, folder, listing, places)
     keys: dict[object, int] = {}
     for row in rows.values():
         keys[key_of(row)] = keys.get(key_of(row), 0) + 1
@@ -217,8 +243,13 @@ def _slipped(
     return list(twice), part(twice.values(), {}, lambda _: {}).rows
 
 
-def publish(folder: Folder, listing: Listing, group: Sequence[FileInfo], staged: Staged) -> FileInfo | None:
-    """Let `staged` take the place of `group`, unless one of them changed its standing meanwhile."""
+def publish(
+    folder: Folder, listing: Listing, group: Sequence[FileInfo], staged: Staged, kept: Iterable[str] = ()
+) -> FileInfo | None:
+    """Let `staged` take the place of `group`, unless one of them changed its standing meanwhile.
+
+    `kept` are blobs that were written without the lock, and may have been swept since.
+    """
     try:
         with folder.storage.locked():
             now = folder.listing()
@@ -226,7 +257,7 @@ def publish(folder: Folder, listing: Listing, group: Sequence[FileInfo], staged:
                 info.name in now.files and now.superseded.get(info.name) == listing.superseded.get(info.name)
                 for info in group
             )
-            if unchanged:
+            if unchanged and folder.blobs.there(kept):
                 return staged.publish()
     except StoreError:
         staged.discard()
@@ -255,4 +286,30 @@ def sweep(folder: Folder, *, grace_s: float = GRACE_S) -> int:
             if entry.changed_ns <= oldest:
                 folder.storage.remove(entry.path)
                 removed += 1
-    return removed
+    return removed + sweep_blobs(folder, oldest)
+
+
+def sweep_blobs(folder: Folder, oldest_ns: int) -> int:
+    """Remove the blobs that no file refers to and that nobody wrote since `oldest_ns`; returns how many.
+
+    While a file can't be read, all stay: nobody knows what it refers to.
+    """
+    if not _unreferred(folder, oldest_ns):  # mostly; and the lock is dear in object storage
+        return 0
+    with folder.storage.locked():
+        going = _unreferred(folder, oldest_ns)
+        for entry in going:
+            fault_point("before a blob is removed")
+            folder.storage.remove(entry.path)
+        return len(going)
+
+
+def _unreferred(folder: Folder, oldest_ns: int) -> list[Entry]:
+    found = {name: entry for name, entry in folder.blobs.entries().items() if entry.changed_ns <= oldest_ns}
+    if not found:
+        return []
+    listing = folder.listing()
+    if listing.problems:
+        return []
+    referred = listing.blobs()
+    return [entry for name, entry in found.items() if name not in referred]

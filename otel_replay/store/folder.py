@@ -1,6 +1,7 @@
 """The files of a store: which are there, which count, and which can't be read.
 
     <store>/spans/date=YYYY-MM-DD/<ulid>.parquet   spans, sealed
+    <store>/blobs/<sha256>.parquet                 large strings, once each (blobs.py)
     <store>/journal/*.journal                      what recorders are writing, or left behind; always on this machine
     <store>/notes/<ulid>.json                      verdicts and pins set after the run
     <store>/lock                                   held while a file is added; in object storage `lock/*` (lease.py)
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from otel_replay.errors import StoreError
+from otel_replay.store.blobs import BLOBS, Blobs
 from otel_replay.store.ids import Ids, ids_of
 from otel_replay.store.parquet import SUFFIX, FileInfo, new_name, read_info
 from otel_replay.store.rows import Row
@@ -41,6 +43,11 @@ class Listing:
     void: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
 
+    def blobs(self, *, standing: bool = False) -> set[str]:
+        """Return the blobs that these files refer to; with `standing` only those that count."""
+        files = self.files.values() if standing else (*self.files.values(), *self.replaced)
+        return {name for info in files for name in info.blobs}
+
 
 class Folder:
     """The files of a store. Keeps what it has read of footers: a file never changes once it has its name."""
@@ -50,6 +57,7 @@ class Folder:
         self.root = storage.root
         self.journal = local / JOURNAL
         self.ids = Ids()
+        self.blobs = Blobs(storage)
         self._infos: dict[Path, FileInfo] = {}
         self._bad: dict[Path, tuple[int, int, str]] = {}
 
@@ -76,7 +84,8 @@ class Folder:
 
     def left_behind(self) -> list[Entry]:
         """Return files whose writer was killed before they had their name."""
-        return self.storage.left_behind(self.root / SPANS)
+        found = [entry for part in (SPANS, BLOBS) for entry in self.storage.left_behind(self.root / part)]
+        return sorted(set(found))
 
     def listing(self) -> Listing:
         """Return what is there now. Unreadable files are named, never fatal.

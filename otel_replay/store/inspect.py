@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from otel_replay import semconv
+from otel_replay.blobs import BlobMissing
 from otel_replay.store.folder import Folder
 from otel_replay.store.journals import read_all
+from otel_replay.store.large import MISSING
 from otel_replay.store.parquet import FileInfo
 from otel_replay.store.rows import Row, from_row, to_row
 from otel_replay.store.runs import envelope_of
-from otel_replay.store.storage import Storage
 
 _BATCH_ROWS = 1_024
 _PROBLEMS_MAX = 1_000
@@ -35,6 +36,10 @@ class StoreInfo:
     newest_ns: int
     replaced_files: int
     left_behind: int
+    blobs: int = 0
+    blob_bytes: int = 0
+    blobs_unreferred: int = 0
+    """No file refers to these any more: a compaction removes them."""
     writable: bool = True
     versions: dict[int, int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
@@ -42,11 +47,12 @@ class StoreInfo:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was checked: every file, every row, every exact form; and what is wrong."""
+    """What was checked: every file, every row, every exact form, every blob; and what is wrong."""
 
     files: int = 0
     rows: int = 0
     envelopes: int = 0
+    blobs: int = 0
     problems: tuple[str, ...] = ()
 
     @property
@@ -60,6 +66,7 @@ def info(folder: Folder) -> StoreInfo:
     files = list(listing.files.values())
     filled = [item for item in files if item.rows]
     journals = list(read_all(folder.journal))
+    blobs = folder.blobs.entries()
     return StoreInfo(
         root=folder.storage.shown(folder.root),
         files=len(files),
@@ -72,6 +79,9 @@ def info(folder: Folder) -> StoreInfo:
         newest_ns=max((item.start_max for item in filled), default=0),
         replaced_files=len(listing.replaced),
         left_behind=len(folder.left_behind()),
+        blobs=len(blobs),
+        blob_bytes=sum(entry.size for entry in blobs.values()),
+        blobs_unreferred=len(blobs.keys() - listing.blobs()),
         writable=folder.storage.writable(),
         versions=dict(sorted(Counter(item.version for item in files).items())),
         problems=(*listing.problems, *(journal.problem for journal in journals if journal.problem)),
@@ -84,20 +94,30 @@ def verify(folder: Folder) -> Verification:
     problems = list(listing.problems)
     rows = envelopes = 0
     for item in listing.files.values():
-        counted, whole, found = _verify_file(folder.storage, item)
+        counted, whole, found = _verify_file(folder, item)
         rows, envelopes = rows + counted, envelopes + whole
         problems += found
-    return Verification(len(listing.files), rows, envelopes, tuple(problems[:_PROBLEMS_MAX]))
+    blobs = folder.blobs.entries()
+    problems += [problem for name in blobs if (problem := _verify_blob(folder, name))]
+    return Verification(len(listing.files), rows, envelopes, len(blobs), tuple(problems[:_PROBLEMS_MAX]))
 
 
-def _verify_file(storage: Storage, item: FileInfo) -> tuple[int, int, list[str]]:
+def _verify_blob(folder: Folder, name: str) -> str:
+    try:
+        folder.blobs.read(name)
+    except BlobMissing as fault:
+        return str(fault)
+    return ""
+
+
+def _verify_file(folder: Folder, item: FileInfo) -> tuple[int, int, list[str]]:
     problems: list[str] = []
     rows = envelopes = 0
-    shown = storage.shown(item.path)
+    storage, shown = folder.storage, folder.storage.shown(item.path)
     try:
         with storage.opened(item.path) as source, pq.ParquetFile(source, page_checksum_verification=True) as file:
             for batch in file.iter_batches(_BATCH_ROWS):
-                for row in batch.to_pylist():
+                for row in folder.blobs.whole(batch.to_pylist()):
                     rows += 1
                     problem = _verify_row(row)
                     envelopes += row.get("integrity") == "intact"
@@ -109,6 +129,8 @@ def _verify_file(storage: Storage, item: FileInfo) -> tuple[int, int, list[str]]
 
 
 def _verify_row(row: Row) -> str:
+    if MISSING in row:
+        return f"{row.get('address') or row.get('span_id')} of run {row.get('run_id')}: {row[MISSING]}"
     try:
         span = from_row(row)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:

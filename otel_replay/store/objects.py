@@ -125,7 +125,7 @@ class ObjectStorage:
         return self._staging / f"{path.name}{TEMPORARY}"
 
     def publish(self, staged: Path, path: Path) -> None:
-        temporary = path.with_name(f".{path.name}{TEMPORARY}")
+        temporary = path.with_name(f".{staged.name}")
         size = staged.stat().st_size
         with self._told():
             with self._fs.open_output_stream(temporary.as_posix()) as stream, staged.open("rb") as file:

@@ -20,9 +20,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from otel_replay import limits
+from otel_replay.blobs import is_name
 from otel_replay.errors import ImportFault, StoreError
 from otel_replay.originals import now_ns, random_hex
 from otel_replay.store import schema
+from otel_replay.store.large import names_of
 from otel_replay.store.rows import Row
 from otel_replay.store.storage import Entry, Storage, fault_point
 
@@ -53,6 +55,8 @@ class FileInfo:
     seals: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
     supersedes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    blobs: frozenset[str] = frozenset()
+    """The large strings that its rows refer to."""
     settled: bool = True
     """False where rows may be doubles of others without saying so: an older version wrote them."""
 
@@ -175,12 +179,14 @@ def stage(
     replaces: Sequence[str] = (),
     supersedes: Mapping[str, Sequence[int]] | None = None,
     distinct: Mapping[str, int] | None = None,
+    known: tuple[set[str], bool] | None = None,
 ) -> Staged:
     """Write `tables`, sorted, to a file that `publish` turns into `path`. Raises StoreError, leaving nothing behind.
 
-    `distinct` says how many values the columns with a bloom filter have.
+    `distinct` says how many values the columns with a bloom filter have, `known` (which blobs the rows refer to,
+    whether an older version would read them wrongly); None where that is not known beforehand.
     """
-    metadata = {schema.VERSION_KEY: str(schema.VERSION).encode(), schema.DOUBLES_KEY: b"1"}
+    metadata = {schema.DOUBLES_KEY: b"1", **(_version(*known) if known is not None else {})}
     for key, value in ((schema.SEALS_KEY, seals), (schema.REPLACES_KEY, replaces)):
         if value:
             metadata[key] = orjson.dumps(list(value))
@@ -188,6 +194,8 @@ def stage(
         metadata[schema.SUPERSEDES_KEY] = orjson.dumps({name: list(rows) for name, rows in supersedes.items()})
     described = schema.SCHEMA.with_metadata(metadata)
     rows = 0
+    found: set[str] = set()
+    later = False
     try:
         staged = Staged(storage, storage.staging(path), path, 0)
     except OSError as fault:
@@ -196,7 +204,11 @@ def stage(
         with pq.ParquetWriter(staged.temporary, described, **_options(distinct or {})) as writer:
             for table in row_groups(tables):
                 rows += table.num_rows
+                later = later or _is_later(table)
+                found |= names_of(pc.drop_null(table.column("blobs")).to_pylist())
                 writer.write_table(table.cast(described), row_group_size=table.num_rows)
+            if known is None:
+                writer.add_key_value_metadata(_version(found, later))
         if pq.read_metadata(staged.temporary).num_rows != rows:
             raise StoreError(f"{storage.shown(path)} does not hold the {rows} rows that were written: a full disk?")
     except (OSError, pa.ArrowException) as fault:
@@ -206,6 +218,20 @@ def stage(
         staged.discard()
         raise
     return Staged(storage, staged.temporary, path, rows)
+
+
+def _is_later(table: pa.Table) -> bool:
+    """True where a row holds what version 1 reads wrongly."""
+    several = pc.any(pc.match_substring(table.column("attributes"), '{"$envelope":['))
+    return bool(several.as_py()) or table.column("blobs").null_count < table.num_rows
+
+
+def _version(blobs: set[str], later: bool) -> dict[bytes, bytes]:
+    """Return what says who can read a file: mostly it is what version 1 wrote."""
+    if not later:
+        return {schema.VERSION_KEY: b"1"}
+    said = f"{schema.VERSION}{schema.NEEDS}{schema.VERSION}"
+    return {schema.VERSION_KEY: said.encode(), schema.BLOBS_KEY: orjson.dumps(sorted(blobs))}
 
 
 def write_rows(
@@ -218,8 +244,9 @@ def write_rows(
 ) -> FileInfo:
     """Write `rows`, sorted, to `path`, durable on return. Raises StoreError."""
     distinct = {name: len({row.get(name) for row in rows}) for name in schema.BLOOM_COLUMNS}
-    tables = [table_of(sort_rows(rows))]
-    return stage(storage, tables, path, seals=seals, supersedes=supersedes, distinct=distinct).publish()
+    table = table_of(sort_rows(rows))
+    known = names_of(row["blobs"] for row in rows if row.get("blobs")), _is_later(table)
+    return stage(storage, [table], path, seals=seals, supersedes=supersedes, distinct=distinct, known=known).publish()
 
 
 def read_info(storage: Storage, entry: Entry) -> FileInfo:
@@ -246,6 +273,10 @@ def _info_of(footer: pq.FileMetaData, path: Path, size: int, storage: Storage) -
     extra = footer.metadata or {}
     if schema.VERSION_KEY not in extra:
         raise StoreError(f"{shown} is a Parquet file that no store wrote; import it instead")
+    version, _, needed = extra[schema.VERSION_KEY].decode("ascii", "replace").partition(schema.NEEDS)
+    if needed.isdecimal() and int(needed) > schema.VERSION:
+        later = f"{shown} has store schema {needed}; this version reads {schema.VERSION}: update otel-replay"
+        raise StoreError(later)
     try:
         starts = [bounds for group in range(footer.num_row_groups) if (bounds := _start_bounds(footer, group))]
         return FileInfo(
@@ -255,13 +286,14 @@ def _info_of(footer: pq.FileMetaData, path: Path, size: int, storage: Storage) -
             start_min=min((low for low, _ in starts), default=0),
             start_max=max((high for _, high in starts), default=0),
             size=size,
-            version=int(extra[schema.VERSION_KEY]),
+            version=int(version),
             seals=_names(extra.get(schema.SEALS_KEY)),
             replaces=_names(extra.get(schema.REPLACES_KEY)),
             supersedes={
                 str(name): tuple(map(int, rows))
                 for name, rows in orjson.loads(extra.get(schema.SUPERSEDES_KEY, b"{}")).items()
             },
+            blobs=frozenset(filter(is_name, _names(extra.get(schema.BLOBS_KEY)))),
             settled=schema.DOUBLES_KEY in extra or _holds_no_double(footer),
         )
     except (ValueError, TypeError, AttributeError, StopIteration) as fault:

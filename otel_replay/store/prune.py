@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import duckdb
 
@@ -12,6 +13,7 @@ from otel_replay.originals import now_ns
 from otel_replay.store import query
 from otel_replay.store.compact import publish, rewrite
 from otel_replay.store.folder import Folder, Listing
+from otel_replay.store.large import names_of
 from otel_replay.store.runs import RunInfo
 
 
@@ -27,9 +29,22 @@ class Pruning:
     kept_pinned: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class BlobUse:
+    """Which blobs the runs refer to, and what each takes on disk. Spans of no run are the run ""."""
+
+    by_run: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def bytes_of(self, runs: Iterable[str]) -> int:
+        """Return what the blobs take that any of `runs` refers to."""
+        return sum(self.sizes.get(name, 0) for name in {name for run in runs for name in self.by_run.get(run, ())})
+
+
 def choose_runs(
     runs: Sequence[RunInfo],
     sizes: dict[str, int],
+    blobs: BlobUse = BlobUse(),
     *,
     total_bytes: int,
     older_than_s: float | None = None,
@@ -44,6 +59,7 @@ def choose_runs(
     moment = now_ns() if now is None else now
     going: list[str] = []
     left = total_bytes
+    held = Counter(name for names in blobs.by_run.values() for name in names)
     for run in sorted(runs, key=lambda item: item.start_ns):
         if run.pinned or run.verdict == "failed" or run.state == "running":
             continue
@@ -53,6 +69,9 @@ def choose_runs(
         if old or large or passing:
             going.append(run.run_id)
             left -= sizes.get(run.run_id, 0)
+            names = blobs.by_run.get(run.run_id, ())
+            held.subtract(names)
+            left -= sum(blobs.sizes.get(name, 0) for name in names if held[name] <= 0)
     return going
 
 
@@ -74,6 +93,21 @@ def sizes_of(connection: duckdb.DuckDBPyConnection, listing: Listing) -> dict[st
             if run_id is not None:
                 found[run_id] = found.get(run_id, 0) + info.size * size // total
     return found
+
+
+def blob_use(connection: duckdb.DuckDBPyConnection, folder: Folder, listing: Listing) -> BlobUse:
+    """Return which runs refer to which blobs."""
+    files = [info for info in listing.files.values() if info.blobs]
+    if not files:
+        return BlobUse()
+    answer = connection.execute(
+        f"SELECT coalesce(run_id, ''), blobs FROM {query.scan(files)} WHERE blobs IS NOT NULL"  # noqa: S608
+    ).fetchall()
+    found: dict[str, set[str]] = {}
+    for run_id, places in answer:
+        found.setdefault(run_id, set()).update(names_of([places]))
+    sizes = {name: entry.size for name, entry in folder.blobs.entries().items()}
+    return BlobUse({run_id: frozenset(names) for run_id, names in found.items()}, sizes)
 
 
 def remove_runs(
@@ -113,6 +147,7 @@ def remove_runs(
             with folder.storage.locked():
                 folder.storage.remove(info.path)
             continue
-        staged, _ = rewrite(connection, folder, listing, [info], f"AND NOT {leaves}")
-        publish(folder, listing, [info], staged)
+        kept: set[str] = set()
+        staged, _ = rewrite(connection, folder, listing, [info], f"AND NOT {leaves}", kept=kept)
+        publish(folder, listing, [info], staged, kept)
     return loose

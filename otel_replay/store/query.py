@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 
 from otel_replay.store import schema
+from otel_replay.store.blobs import BLOBS, SUFFIX
 from otel_replay.store.doubles import KIN_COLUMNS
 from otel_replay.store.folder import Listing
 from otel_replay.store.parquet import FileInfo, table_of
@@ -40,6 +41,7 @@ def connect(storage: Storage) -> duckdb.DuckDBPyConnection:
         "SET parquet_metadata_cache = true",
         # Else `.tmp` in whatever folder the program runs in.
         f"SET temp_directory = '{tempfile.gettempdir().translate(_QUOTE)}'",
+        _BLOB.format(storage.address(storage.root / BLOBS).translate(_GLOB), SUFFIX),
     ):
         connection.execute(setting)
     columns = ", ".join(f"{item.name} {_SQL_TYPES[str(item.type)]}" for item in schema.SCHEMA)
@@ -57,6 +59,9 @@ def connect(storage: Storage) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+_BLOB = """CREATE MACRO blob(name) AS TABLE SELECT sha256, media_type, bytes, text
+  FROM read_parquet('{}/' || name || '{}') WHERE sha256 = name"""
+"""blob('9f86d0...'): the large string that a reference of that name stands for."""
 _SQL_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "bool": "BOOLEAN"}
 
 

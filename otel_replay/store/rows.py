@@ -5,13 +5,15 @@ Law: `from_row(to_row(s)) == s` for every span.
 Long texts leave `attributes` for columns of their own, and a marker stands in their place: `{"$text": column}` where
 the attribute was that text, `{"$json": column}` where it was the value that the text writes down. The exact form of
 a crossing (`otel_replay.envelope`) goes to `envelope`, with the texts of request and response cut out of it: they
-stand once, byte for byte, in `request` and `response`, and `request_at`, `response_at` say where they belong.
+stand once, byte for byte, in `request` and `response`, and `request_at`, `response_at` say where they belong. Where
+it came in several attributes each says its characters of it: `{"$envelope": [0, 58900]}`.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from itertools import accumulate
 from typing import Any, Final
 
 import orjson
@@ -140,8 +142,8 @@ def _link_tree(link: Link) -> dict[str, object]:
 def _attributes(span: Span, row: Row) -> str:
     """Return the text of `attributes`, long texts moved to their columns."""
     ours = "run_id" in row
-    whole = span.get(f"{semconv.ENVELOPE}.1") is None  # else it came in several attributes, and stays in them
     natural: dict[str, object] = {}
+    carriers = _take_envelope(dict(span.attributes), row)
     content: dict[str, str] = {}
     for key, value in span.attributes:
         kind = type(value)
@@ -163,7 +165,7 @@ def _attributes(span: Span, row: Row) -> str:
                 raise NotNatural("JSON has no NaN and no infinity")
             natural[key] = value
         else:
-            natural[key] = _nested(key, value, row, ours=ours, whole=whole)
+            natural[key] = carriers[key] if key in carriers else _nested(key, value, row, ours=ours)
     if len(natural) != len(span.attributes):
         raise NotNatural("a key stands twice")
     if content:
@@ -179,9 +181,7 @@ def _own_column(key: str, row: Row) -> str | None:
     return None
 
 
-def _nested(key: str, value: Value, row: Row, *, ours: bool, whole: bool) -> object:
-    if whole and key == semconv.ENVELOPE and isinstance(value, tuple) and _take_envelope(value, row):
-        return {"$envelope": True}
+def _nested(key: str, value: Value, row: Row, *, ours: bool) -> object:
     tree = tree_of(value)
     if isinstance(tree, dict) and not _MARKERS.isdisjoint(tree):
         raise NotNatural("the value looks like one of our markers")
@@ -197,17 +197,34 @@ def _split(text: str, size: int) -> tuple[str, ...]:
     return tuple(text[at : at + size] for at in range(0, len(text), size))
 
 
-def _take_envelope(parts: tuple[Value, ...], row: Row) -> bool:
-    """Move the exact form of a crossing to its column; False where the parts could not be given back."""
-    if not parts or not all(type(part) is str and part.isascii() and part for part in parts):
-        return False
-    texts: tuple[str, ...] = parts  # type: ignore[assignment]
-    size, joined = len(texts[0]), "".join(texts)
-    if _split(joined, size) != texts:
-        return False
+def _take_envelope(facts: dict[str, Value], row: Row) -> dict[str, object]:
+    """Move the exact form of a crossing to its column; return what stands for each attribute that carried it.
+
+    Nothing is moved where the parts could not be given back.
+    """
+    carriers: list[tuple[str, ...]] = []
+    while isinstance(parts := facts.get(_carrier(len(carriers))), tuple):
+        if not parts or not all(type(part) is str and part.isascii() and part for part in parts):
+            return {}
+        carriers.append(parts)  # type: ignore[arg-type]
+    if not carriers:
+        return {}
+    size, texts = len(carriers[0][0]), ["".join(parts) for parts in carriers]
+    if any(_split(text, size) != parts for text, parts in zip(texts, carriers, strict=True)):
+        return {}
     row["part_size"] = size
-    row["envelope"] = _cut(joined, row)
-    return True
+    row["envelope"] = _cut("".join(texts), row)
+    if len(texts) == 1:
+        return {semconv.ENVELOPE: {"$envelope": True}}
+    ends = list(accumulate(map(len, texts)))
+    return {
+        _carrier(number): {"$envelope": [end - len(text), end]}
+        for number, (text, end) in enumerate(zip(texts, ends, strict=True))
+    }
+
+
+def _carrier(number: int) -> str:
+    return f"{semconv.ENVELOPE}.{number}" if number else semconv.ENVELOPE
 
 
 def _cut(joined: str, row: Row) -> str:
@@ -315,6 +332,7 @@ def envelope_text(row: Row) -> str:
 def _attributes_back(row: Row) -> Attributes:
     content: dict[str, str] = orjson.loads(row["content"]) if row.get("content") else {}
     found: list[KeyValue] = []
+    carried = envelope_text(row) if row.get("envelope") is not None else ""
     for key, tree in orjson.loads(row["attributes"]).items():
         if type(tree) is dict and len(tree) == 1:
             ((tag, place),) = tree.items()
@@ -325,7 +343,8 @@ def _attributes_back(row: Row) -> Attributes:
                 found.append((key, value_of(orjson.loads(row[place]))))
                 continue
             if tag == "$envelope":
-                found.append((key, _split(envelope_text(row), row["part_size"])))
+                start, end = (0, len(carried)) if place is True else place
+                found.append((key, _split(carried[start:end], row["part_size"])))
                 continue
         found.append((key, value_of(tree)))
     return tuple(found)

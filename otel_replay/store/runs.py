@@ -10,6 +10,7 @@ from typing import Any
 from otel_replay import carrying, codec, jsonform, semconv
 from otel_replay.envelope import NOT_WHOLE, Envelope, Mark, Recording, Run
 from otel_replay.errors import NeverRecorded, StoreError, UsageError
+from otel_replay.store.large import MISSING
 from otel_replay.store.rows import Row, envelope_text, from_row, to_row
 from otel_replay.wholeness import gaps_and_problems
 
@@ -105,6 +106,8 @@ def envelope_of(row: Row) -> tuple[Envelope | None, str]:
     The short way: the exact form without its request and response is small, and their texts stand beside it. Their
     digest is checked all the same. Law: the same as `codec.from_span(from_row(row))`.
     """
+    if MISSING in row:
+        return None, f"missing: {row[MISSING]}"
     short = _short_way(row)
     if short is not None:
         return short, ""

@@ -12,10 +12,21 @@ from typing import Final
 
 import pyarrow as pa
 
-VERSION: Final = 1
-"""Raised when a column is added. A change of a column's meaning needs a new column."""
+VERSION: Final = 2
+"""Raised when a column is added. A change of a column's meaning needs a new column.
+
+1: the first. 2: large strings stand once beside the files (blobs.py), and `blobs` says where they belong; an exact
+form that came in several attributes stands in `envelope` too.
+"""
 
 VERSION_KEY: Final = b"otel_replay.store.schema"
+NEEDS: Final = ", to be read by otel-replay with store schema "
+"""A file that an older version would read wrongly says `2, to be read by ... 2`; one that it reads rightly says `1`.
+
+Versions before 2 take it for a footer that they can't read: they name the file, this text with it, and step over it.
+"""
+BLOBS_KEY: Final = b"otel_replay.store.blobs"
+"""JSON list: the blobs that rows of this file refer to. One that no file names is removed."""
 SEALS_KEY: Final = b"otel_replay.store.seals"
 """JSON list: the journals that this file took over. A journal named here is not read any more."""
 REPLACES_KEY: Final = b"otel_replay.store.replaces"
@@ -86,6 +97,8 @@ SCHEMA: Final = pa.schema(
         ("events", _TEXT),
         ("attributes", _TEXT),
         ("exact", _TEXT),
+        # where the large strings belong that leave the texts below (large.py)
+        ("blobs", _TEXT),
         # long texts last: a query that does not name them does not read them
         ("content", _TEXT),
         ("request_at", _INT),

@@ -17,7 +17,7 @@ from otel_replay.store.folder import Folder, Listing, day_of
 from otel_replay.store.ids import FILE_ROWS_MAX, ids_of
 from otel_replay.store.journals import JournalRows, journal_paths, read_all
 from otel_replay.store.parquet import group_of, write_rows
-from otel_replay.store.parting import Parted, part
+from otel_replay.store.parting import Parted, Place, part
 from otel_replay.store.rows import Row
 from otel_replay.store.storage import fault_point
 
@@ -42,12 +42,20 @@ def part_against(
     wanted = ids_of(rows)
     near = [info for info in near if folder.ids.may_hold(info.name, wanted)]
     stored, kin = query.places_of(connection, near, listing.superseded, rows)
-    parted = part(rows, stored, lambda places: query.rows_at(connection, listing, places))
+    parted = part(rows, stored, lambda places: rows_at(connection, folder, listing, places))
     turned = doubles.kin_that_turn(parted, kin)
-    for (name, number), row in query.rows_at(connection, listing, turned).items():
+    for (name, number), row in rows_at(connection, folder, listing, turned).items():
         parted.rows.append(doubles.marked(row))
         parted.supersedes.setdefault(name, []).append(number)
     return parted
+
+
+def rows_at(
+    connection: duckdb.DuckDBPyConnection, folder: Folder, listing: Listing, places: Iterable[Place]
+) -> dict[Place, Row]:
+    """Return the rows at `places`, whole."""
+    found = query.rows_at(connection, listing, places)
+    return dict(zip(found, folder.blobs.whole(list(found.values())), strict=True))
 
 
 def add_rows(connection: duckdb.DuckDBPyConnection, folder: Folder, rows: Sequence[Row]) -> None:
@@ -61,7 +69,8 @@ def add_rows(connection: duckdb.DuckDBPyConnection, folder: Folder, rows: Sequen
 
 def _add_file(folder: Folder, start_ns: int, parted: Parted, seals: Sequence[str] = ()) -> None:
     path = folder.new_path(start_ns)
-    info = write_rows(folder.storage, parted.rows, path, seals=seals, supersedes=parted.supersedes)
+    rows = folder.blobs.cut(parted.rows)
+    info = write_rows(folder.storage, rows, path, seals=seals, supersedes=parted.supersedes)
     folder.added(info, parted.rows)
 
 

@@ -11,18 +11,20 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
+from otel_replay.blobs import BlobMissing
 from otel_replay.envelope import Recording, Run
 from otel_replay.errors import NeverRecorded, StoreError
 from otel_replay.location import Location, locate
 from otel_replay.originals import now_ns
 from otel_replay.span import Span
 from otel_replay.store import inspect, query, runs
-from otel_replay.store.compact import GRACE_S, Compaction, compact
+from otel_replay.store.compact import GRACE_S, Compaction, compact, sweep_blobs
 from otel_replay.store.folder import NOTES, SPANS, Folder, Listing
 from otel_replay.store.inspect import StoreInfo, Verification
 from otel_replay.store.journals import JournalRows, journal_paths, read_all, shown_span
+from otel_replay.store.large import MISSING
 from otel_replay.store.notes import Note, Notes, write_note
-from otel_replay.store.prune import Pruning, choose_runs, remove_runs, sizes_of
+from otel_replay.store.prune import Pruning, blob_use, choose_runs, remove_runs, sizes_of
 from otel_replay.store.rows import Row, to_row
 from otel_replay.store.runs import RUN_COLUMNS, RunInfo
 from otel_replay.store.seal import add_rows, part_against, seal_journals
@@ -160,21 +162,29 @@ class Store:
             self.seal()
             listed = self.runs()
             listing = self.folder.listing()
-            before = sum(info.size for info in listing.files.values())
             sizes = sizes_of(self.connection, listing)
+            blobs = blob_use(self.connection, self.folder, listing)
+            before = sum(info.size for info in listing.files.values()) + blobs.bytes_of(blobs.by_run)
             going = choose_runs(
                 listed,
                 sizes,
+                blobs,
                 total_bytes=before,
                 older_than_s=older_than_s,
                 max_bytes=max_bytes,
                 sample_passing=sample_passing,
             )
-            loose, after = 0, before - sum(sizes.get(run_id, 0) for run_id in going)
+            left = blobs.bytes_of(blobs.by_run.keys() - set(going))
+            freed = blobs.bytes_of(blobs.by_run) - left
+            loose, after = 0, before - sum(sizes.get(run_id, 0) for run_id in going) - freed
             if not dry_run and (going or older_than_s is not None):
                 limit = None if older_than_s is None else now_ns() - int(older_than_s * 1e9)
                 loose = remove_runs(self.connection, self.folder, going, loose_before_ns=limit)
-                after = sum(info.size for info in self.folder.listing().files.values())
+                sweep_blobs(self.folder, now_ns() - int(GRACE_S * 1e9))
+                now = self.folder.listing()
+                after = sum(info.size for info in now.files.values()) + sum(
+                    blobs.sizes.get(name, 0) for name in now.blobs(standing=True)
+                )
             return Pruning(
                 runs=tuple(going),
                 loose_spans=loose,
@@ -183,6 +193,13 @@ class Store:
                 kept_failing=sum(run.verdict == "failed" for run in listed),
                 kept_pinned=sum(run.pinned for run in listed),
             )
+
+    def blob(self, name: str) -> str:
+        """Return a large string by its SHA-256, as it stood between the quotes of its JSON. Raises NeverRecorded."""
+        try:
+            return self.folder.blobs.read(name)
+        except BlobMissing as fault:
+            raise NeverRecorded(f"{fault} ({self.shown})") from None
 
     def verify(self) -> Verification:
         """Check every file, row and exact form."""
@@ -394,4 +411,11 @@ class Store:
 
     def _rows(self, condition: str, parameters: Sequence[Any], order: str) -> list[Row]:
         with self._lock:
-            return self._asked(lambda: query.rows_where(self.connection, condition, parameters, order))
+            return self._asked(lambda: self._whole_rows(condition, parameters, order))
+
+    def _whole_rows(self, condition: str, parameters: Sequence[Any], order: str) -> list[Row]:
+        rows = self.folder.blobs.whole(query.rows_where(self.connection, condition, parameters, order))
+        if not any(MISSING in row for row in rows):
+            return rows
+        self.refresh()  # a pruning may have come in between, and taken the rows as well
+        return self.folder.blobs.whole(query.rows_where(self.connection, condition, parameters, order))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +59,22 @@ def make_run(
         verdict="unknown",
     )
     return closed, envelopes
+
+
+def picture(size: int = 300_000, seed: int = 1) -> str:
+    """Return a picture as models are sent them, of `size` characters that no codec makes smaller."""
+    return "data:image/png;base64," + base64.b64encode(random.Random(seed).randbytes(size * 3 // 4)).decode()
+
+
+def illustrated(number: int = 1, *, turns: int = 20, image: str | None = None) -> tuple[Run, list[Envelope]]:
+    """Return a run whose crossings all hold the same picture, as the turns of a conversation do."""
+    shown = picture() if image is None else image
+    run, envelopes = make_run(number, turns, start_ns=START + number * 10_000_000)
+    said = [
+        replace(envelope, request=Payload("json", f'{{"q":"é{at}","image":"{shown}"}}'))
+        for at, envelope in enumerate(envelopes)
+    ]
+    return replace(run, digest=run_digest.of_run(said)), said
 
 
 def run_spans(run: Run, envelopes: list[Envelope]) -> list[Span]:

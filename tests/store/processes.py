@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from otel_replay.store import objects, open_store, parquet, seal
+from otel_replay.store import blobs, compact, objects, open_store, parquet, seal
 from otel_replay.store.store import Store
 
-from .making import START, make_run, mark_of, open_journal, run_spans
+from .making import START, illustrated, make_run, mark_of, open_journal, run_spans
 
 TESTS = Path(__file__).parent.parent
 
@@ -45,7 +45,7 @@ def die_at(step: str) -> None:
         if reached == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    for module in (parquet, seal, objects):
+    for module in (parquet, seal, objects, blobs, compact):
         setattr(module, "fault_point", point)  # noqa: B010 - a name that each of them holds
 
 
@@ -102,6 +102,15 @@ def main(action: str, folder: str, *arguments: str) -> None:
     elif action == "write-and-die":
         die_at(arguments[0])
         store.write(run_spans(*make_run(2, start_ns=START + 20_000_000)))
+    elif action == "write-pictures":
+        for number in range(int(arguments[0]), int(arguments[1])):
+            store.write(run_spans(*illustrated(number, turns=2)))
+    elif action == "write-pictures-and-die":
+        die_at(arguments[0])
+        store.write(run_spans(*illustrated(2, turns=2)))
+    elif action == "sweep-repeatedly":
+        for _ in range(int(arguments[0])):
+            compact.sweep(store.folder, grace_s=-60)
     elif action == "seal":
         print(store.seal())
     elif action == "seal-and-die":

@@ -78,7 +78,8 @@ def as_older_versions_wrote(folder: Path) -> None:
         table = pq.read_table(path)
         undecided = pc.if_else(pc.equal(table.column("kind"), "double"), pa.scalar(None, pa.string()), table["kind"])
         table = table.set_column(table.column_names.index("kind"), "kind", undecided)
-        kept = {key: value for key, value in table.schema.metadata.items() if key != schema.DOUBLES_KEY}
+        footer = pq.read_metadata(path).metadata
+        kept = {key: value for key, value in footer.items() if key not in (schema.DOUBLES_KEY, b"ARROW:schema")}
         pq.write_table(table.replace_schema_metadata(kept), path)
 
 
