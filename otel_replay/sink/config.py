@@ -53,6 +53,8 @@ class SinkConfig:
     connections_max: int = 512
     grpc_workers: int = 32
     idle_seconds: float = 120.0
+    body_seconds: float = 300.0
+    """How long the body of one HTTP request may take to come in."""
     drain_seconds: float = 30.0
     housekeeper: Callable[..., Any] | str = ""
     """Called as `housekeeper(*housekeeper_args)` in a process of its own; returns a dict of what it did."""

@@ -8,9 +8,12 @@ Source: opentelemetry-proto `docs/specification.md` (OTLP/HTTP); RFC 9110 and 91
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import threading
+from http import HTTPStatus
+from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, Final
 
@@ -26,6 +29,11 @@ _PROTOBUF: Final = "application/x-protobuf"
 _JSON: Final = "application/json"
 _TYPES: Final = {_PROTOBUF: False, "application/protobuf": False, _JSON: True}
 _PATHS: Final = {f"/v1/{signal}": signal for signal in SIGNALS}
+_NOT_TAKEN: Final = {
+    "/v1/metrics": "metrics are not taken",
+    "/v1development/profiles": "profiles are not taken",
+}
+_ABSOLUTE: Final = re.compile("https?://[^/]*", re.IGNORECASE)
 _CHUNK_LINE_MAX: Final = 1024
 _READ_BYTES: Final = 1024 * 1024
 _DISCARD_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -42,6 +50,11 @@ class _Answer(Exception):  # ends a request early
         self.headers = {name.replace("_", "-"): text for name, text in headers.items()}
 
 
+def _not_found(path: str) -> _Answer:
+    what = _NOT_TAKEN.get(path, "not found")
+    return _Answer(404, f"{what}; this is an OTLP receiver for POST /v1/traces and /v1/logs")
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "otel-replay"
@@ -52,11 +65,23 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         self.request.settimeout(self.server.config.idle_seconds)
         self._held = 0
-        self._unread = False
+        self._unread = self._asked_to_go_on = False
         super().setup()
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: requests are counted, not logged."""
+
+    def handle_expect_100(self) -> bool:
+        """Put the "go on" off until the body is read: who is refused by the head alone need not send it."""
+        self._asked_to_go_on = True
+        return True
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer what the standard library refuses (a broken or endless head) as every other refusal is answered."""
+        self.headers, self.request_version = HTTPMessage(), self.protocol_version  # none of this request's can be had
+        self._unread = True
+        self.server.metrics.add("requests_total", transport="http", signal="", answer=str(int(code)))
+        self._send_fault(_Answer(int(code), HTTPStatus(code).description or HTTPStatus(code).phrase))
 
     # Methods ---------------------------------------------------------------------------------------------
 
@@ -71,10 +96,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _other(self) -> None:
         self._answer_to(self._post)
 
-    do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _other
+    do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _other
 
     def _answer_to(self, method: Any) -> None:
-        self._unread = "content-length" in self.headers or "transfer-encoding" in self.headers
+        self._unread = self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers
         self.server.set_busy(self.connection, True)
         try:
             method()
@@ -85,12 +110,18 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_fault(_Answer(_STATUS[refused.kind], str(refused), refused.retry_seconds))
         finally:
             self._let_go()
+            self._asked_to_go_on = False
             self.server.set_busy(self.connection, False)
             if self.server.intake.stopping:
                 self.close_connection = True
 
-    def _get(self) -> None:
+    def _path(self) -> str:
         path = self.path.partition("?")[0]
+        # A proxy may name the server in the request line.
+        return _ABSOLUTE.sub("", path, count=1) or "/"
+
+    def _get(self) -> None:
+        path = self._path()
         intake = self.server.intake
         if path == "/healthz":
             self._send(200, "text/plain; charset=utf-8", b"ok\n")
@@ -103,15 +134,15 @@ class _Handler(BaseHTTPRequestHandler):
         elif path in _PATHS:
             raise _Answer(405, f"{path} takes POST", Allow="POST")
         else:
-            raise _Answer(404, "not found; this is an OTLP receiver for POST /v1/traces and /v1/logs")
+            raise _not_found(path)
 
     def _post(self) -> None:
-        path = self.path.partition("?")[0]
+        path = self._path()
         if path in ("/healthz", "/readyz", "/metrics"):
             raise _Answer(405, f"{path} takes GET", Allow="GET, HEAD")
         signal = _PATHS.get(path)
         if signal is None:
-            raise _Answer(404, "not found; this is an OTLP receiver for POST /v1/traces and /v1/logs")
+            raise _not_found(path)
         if self.command != "POST":
             raise _Answer(405, f"{path} takes POST", Allow="POST")
         self._authorize()
@@ -151,7 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _decoded_body(self) -> bytes:
         limit = self.server.config.message_bytes_max
-        encoding = ", ".join(self.headers.get_all("Content-Encoding", []))
+        named = ",".join(self.headers.get_all("Content-Encoding", [])).split(",")
+        encoding = ", ".join(name.strip() for name in named if name.strip().lower() not in ("", "identity"))
         if encoding.strip().lower().removeprefix("x-") not in ("", *ENCODINGS):
             accepted = ", ".join(ENCODINGS)
             message = f"content-encoding {encoding[:40]!r} is not accepted; accepted: {accepted}"
@@ -179,19 +211,37 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(lengths[0])
         if length > limit:
             raise _Answer(413, f"the body has {length} bytes, the limit is {limit}")
-        self._hold(length)
-        return self._read_exactly(length)
+        self._go_on()
+        return self._read_exactly(length, self._body_deadline())
 
-    def _read_exactly(self, length: int) -> bytes:
-        data = self.rfile.read(length)
-        if len(data) != length:
-            self.close_connection = True
-            raise _Answer(400, f"the body ends after {len(data)} of {length} bytes")
-        return data
+    def _go_on(self) -> None:
+        if self._asked_to_go_on:
+            self.send_response_only(100)
+            self.end_headers()
+
+    def _body_deadline(self) -> float:
+        return monotonic() + self.server.config.body_seconds
+
+    def _read_exactly(self, length: int, deadline: float) -> bytes:
+        """Read `length` bytes, and hold memory for what is here: who sends slowly keeps no others out."""
+        parts = []
+        left = length
+        while left:
+            data = self.rfile.read1(min(left, _READ_BYTES))
+            if not data:
+                raise _Answer(400, f"the body ends after {length - left} of {length} bytes")
+            self._hold(len(data))
+            parts.append(data)
+            left -= len(data)
+            if left and monotonic() > deadline:
+                raise Refused("unavailable", f"the body did not come in {self.server.config.body_seconds:g} s", 5)
+        return b"".join(parts)
 
     def _chunked_body(self, limit: int) -> bytes:
         parts = []
         size = 0
+        self._go_on()
+        deadline = self._body_deadline()
         while True:
             line = self.rfile.readline(_CHUNK_LINE_MAX)
             digits = line.partition(b";")[0].strip()
@@ -203,8 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
             size += count
             if size > limit:
                 raise _Answer(413, f"the body has more than the limit of {limit} bytes")
-            self._hold(count)
-            parts.append(self._read_exactly(count))
+            parts.append(self._read_exactly(count, deadline))
             if self.rfile.readline(3) not in (b"\r\n", b"\n"):
                 raise _Answer(400, "a chunk is longer than it says")
         for _ in range(100):  # trailers
@@ -223,7 +272,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         for name, text in (headers or {}).items():
             self.send_header(name, text)
-        if self.server.intake.stopping or self.close_connection:
+        if self.server.intake.stopping or self.close_connection or self._unread:
             self.send_header("Connection", "close")
             self.close_connection = True
         self.end_headers()

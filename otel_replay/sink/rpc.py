@@ -39,6 +39,11 @@ def _abort(context: Any, refused: Refused) -> NoReturn:
     raise AssertionError("abort raises")
 
 
+def _not_taken(_request: bytes, context: Any) -> NoReturn:
+    context.abort(grpc.StatusCode.UNIMPLEMENTED, "only traces and logs are taken here: no metrics, no profiles")
+    raise AssertionError("abort raises")
+
+
 class _Services(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no types
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
@@ -49,6 +54,8 @@ class _Services(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no 
         if method == _HEALTH:
             return grpc.unary_unary_rpc_method_handler(self._health)
         signal = _METHODS.get(method)
+        if signal is None and method.startswith("/opentelemetry.proto.collector."):
+            return grpc.unary_unary_rpc_method_handler(_not_taken)
         if signal is None:
             return None
 

@@ -86,6 +86,29 @@ def test_bad_bytes_unknown_methods_and_tokens(start: Callable[..., Sink]) -> Non
     assert call(address, BODY, metadata=token) == b""
 
 
+@pytest.mark.parametrize("signal", ["metrics.v1.Metrics", "profiles.v1development.Profiles"])
+def test_what_is_not_taken_is_named(start: Callable[..., Sink], signal: str) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        call(start().grpc_address, b"", f"/opentelemetry.proto.collector.{signal}Service/Export")
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+    assert caught.value.details() == "only traces and logs are taken here: no metrics, no profiles"
+
+
+@pytest.mark.parametrize(
+    "compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip, grpc.Compression.Deflate]
+)
+def test_the_limit_is_exact(start: Callable[..., Sink], compression: Any) -> None:
+    limit = 1024 * 1024
+    address = start(message_bytes_max=limit).grpc_address
+    size = len(request_from_spans([a_span(0, name="n" * (limit - 1000))])) - (limit - 1000)
+    body = request_from_spans([a_span(0, name="n" * (limit - size))])
+    assert len(body) == limit
+    assert call(address, body, compression=compression) == b""
+    with pytest.raises(grpc.RpcError) as caught:
+        call(address, body + b"\0", compression=compression)
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
 def test_large_messages_pass_and_larger_ones_are_refused_for_good(start: Callable[..., Sink], tmp_path: Path) -> None:
     sink = start(message_bytes_max=16 * 1024 * 1024)
     text = ("x" * 1900,) * 53

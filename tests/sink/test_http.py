@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -49,6 +50,7 @@ CASES = [
     ("empty gzip", "gzip", b"", 400),
     ("brotli", "br", gzip.compress(PLAIN), 415),
     ("two encodings", "gzip, gzip", gzip.compress(gzip.compress(PLAIN)), 415),
+    ("identity in the list", "identity, gzip, ", gzip.compress(PLAIN), 200),
     ("undeclared gzip", "", gzip.compress(PLAIN), 400),
 ]
 SHARED = Path(__file__).parents[3] / "shared" / "cases" / "rx01"
@@ -238,6 +240,103 @@ def _chunked(body: bytes) -> bytes:
 def test_framing(shared: tuple[Sink, Path], rest: bytes, expected: bytes) -> None:
     answer = _talk(shared[0].http_address, HEAD + rest)
     assert answer.split(b" ", 2)[1] == expected, answer
+
+
+LENGTH = b"Content-Length: %d\r\n\r\n" % len(BODY)
+
+
+def test_go_on_is_said_only_to_whom_is_listened_to(shared: tuple[Sink, Path]) -> None:
+    expecting = HEAD + b"Expect: 100-continue\r\n"
+    assert _talk(shared[0].http_address, expecting + LENGTH + BODY).count(b"HTTP/1.1 100 ") == 1
+    chunked = _talk(shared[0].http_address, expecting + _chunked(BODY))
+    assert (chunked.count(b"HTTP/1.1 100 "), chunked.count(b"HTTP/1.1 200 ")) == (1, 1)
+    for refused in (
+        expecting + b"Content-Length: 99999999999\r\n\r\n",
+        expecting.replace(b"x-protobuf", b"xml") + LENGTH,
+        expecting.replace(b"traces", b"metrics") + LENGTH,
+    ):
+        answer = _talk(shared[0].http_address, refused)
+        assert answer.startswith((b"HTTP/1.1 413 ", b"HTTP/1.1 415 ", b"HTTP/1.1 404 ")), answer
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (HEAD + b"X: " + b"a" * 3_000_000 + b"\r\n" + LENGTH + BODY, 431),
+        (HEAD + b"X: a\r\n" * 200 + LENGTH + BODY, 431),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        (b"this is no request line\r\n\r\n", 400),
+        (b"POST /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"BREW /v1/traces HTTP/1.1\r\nHost: x\r\n\r\n", 501),
+        (b"TRACE /v1/traces HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+    ],
+)
+def test_a_head_that_is_refused_is_told_in_the_form_of_every_answer(
+    shared: tuple[Sink, Path], data: bytes, status: int
+) -> None:
+    head, _, body = _talk(shared[0].http_address, data).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert orjson.loads(body)["message"]
+
+
+def test_the_body_of_a_request_that_takes_none_is_no_request(shared: tuple[Sink, Path]) -> None:
+    inner = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    outer = b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(inner)
+    assert _talk(shared[0].http_address, outer + inner).count(b"HTTP/1.1 ") == 1
+    empty = b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+    assert _talk(shared[0].http_address, empty + inner).count(b"HTTP/1.1 200 ") == 2
+
+
+def test_a_request_line_may_name_the_server(shared: tuple[Sink, Path]) -> None:
+    named = HEAD.replace(b"/v1/traces", b"http://sink.example:4318/v1/traces?x=1")
+    assert _talk(shared[0].http_address, named + LENGTH + BODY).startswith(b"HTTP/1.1 200 ")
+
+
+def test_older_clients_are_answered_and_let_go(shared: tuple[Sink, Path]) -> None:
+    one = HEAD.replace(b"HTTP/1.1", b"HTTP/1.0") + LENGTH + BODY
+    assert _talk(shared[0].http_address, one + one).count(b" 200 ") == 1
+
+
+@pytest.mark.parametrize("signal", ["metrics", "profiles"])
+def test_what_is_not_taken_is_named(shared: tuple[Sink, Path], signal: str) -> None:
+    path = "/v1/metrics" if signal == "metrics" else "/v1development/profiles"
+    answer = request(shared[0].http_address, BODY, path, Content_Type=PROTOBUF)
+    assert answer.status == 404
+    assert f"{signal} are not taken; this is an OTLP receiver for POST /v1/traces" in answer.text
+
+
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: 3000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n2dc6c0\r\n"]
+)
+def test_slow_senders_keep_no_others_out(start: Callable[..., Sink], framing: bytes) -> None:
+    """They hold memory for what they sent, not for what they said they would; and not for ever."""
+    sink = start(memory_bytes_max=4 * 1024 * 1024, message_bytes_max=4 * 1024 * 1024, body_seconds=1.0)
+    host, _, port = sink.http_address.rpartition(":")
+    slow = [socket.create_connection((host, int(port)), 10) for _ in range(8)]
+    for connection in slow:
+        connection.sendall(HEAD + framing + b"\0" * 1000)
+    time.sleep(0.3)
+    assert request(sink.http_address, BODY, Content_Type=PROTOBUF).status == 200
+    time.sleep(1.0)
+    for connection in slow:
+        connection.sendall(b"\0")
+        answer = connection.recv(65_536)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 5" in answer
+        connection.close()
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip", "zstd"])
+@pytest.mark.parametrize("more", [0, 1])
+def test_the_limit_is_exact(start: Callable[..., Sink], encoding: str, more: int) -> None:
+    limit = 1024 * 1024
+    sink = start(message_bytes_max=limit)
+    size = len(request_from_spans([a_span(0, name="n" * (limit - 1000))])) - (limit - 1000)
+    whole = request_from_spans([a_span(0, name="n" * (limit - size + more))])
+    assert len(whole) == limit + more
+    body = {"": whole, "gzip": gzip.compress(whole), "zstd": zstandard.compress(whole)}[encoding]
+    answer = request(sink.http_address, body, Content_Type=PROTOBUF, Content_Encoding=encoding)
+    assert answer.status == (413 if more else 200)
 
 
 def test_a_connection_is_kept_for_the_next_request(shared: tuple[Sink, Path]) -> None:
