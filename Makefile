@@ -13,7 +13,7 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 -m "not collector and not frameworks" $(TESTS)
-	@echo "left out, and run by .ci/run: the real Collector and Jaeger (tests/collector), agent frameworks (tests/frameworks)"
+	@echo "left out, and run by .ci/run: the real Collector, Jaeger and Kafka (tests/collector), agent frameworks (tests/frameworks)"
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""The real Collector and the real Jaeger as processes. Built by build.sh; deselect with `-m "not collector"`."""
+"""The real Collector as a process. Built by build.sh; deselect with `-m "not collector"`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def collector(tmp_path: Path) -> Iterator[Callable[..., Collector]]:
     with ExitStack() as stack:
 
         def begin(config: str, **environment: str) -> Collector:
-            started = Collector(config, tmp_path, environment)
+            name = "otelcol-kafka" if config.startswith("kafka") else "otelcol"
+            started = Collector(config, tmp_path, environment, name)
             stack.callback(started.stop)
             return started
 

@@ -1,12 +1,17 @@
-"""A real S3 server on this machine: moto's, over HTTP, in a process of its own."""
+"""An S3 server on this machine, over HTTP, in a process of its own.
+
+It is moto's, which needs nothing but Python, or the versitygw whose path `OTEL_REPLAY_TEST_S3` holds: a server that
+people keep data in, built by tests/collector/build.sh.
+"""
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
+import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,19 +88,52 @@ class Bucket:
 @contextmanager
 def s3_server() -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run the server; yields (its URL, its process)."""
-    process = subprocess.Popen([sys.executable, "-c", _SERVER], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        endpoint = f"http://127.0.0.1:{int(process.stdout.readline())}"
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                urllib.request.urlopen(f"{endpoint}/moto-api/").close()
-                break
-            except urllib.error.URLError:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-        yield endpoint, process
-    finally:
-        process.kill()
-        process.communicate()
+    with tempfile.TemporaryDirectory() as folder:
+        gateway = os.environ.get("OTEL_REPLAY_TEST_S3")
+        port = _free_port() if gateway else 0
+        process = _versitygw(gateway, folder, port) if gateway else _moto()
+        try:
+            if not port:
+                assert process.stdout is not None
+                port = int(process.stdout.readline())
+            _wait_until_open(port, process)
+            yield f"http://127.0.0.1:{port}", process
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def _moto() -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", _SERVER], stdout=subprocess.PIPE, text=True)
+
+
+def _versitygw(program: str, folder: str, port: int) -> subprocess.Popen[str]:
+    for name in ("buckets", "notes"):
+        os.mkdir(f"{folder}/{name}")
+    keys = ["--access", ENVIRONMENT["AWS_ACCESS_KEY_ID"], "--secret", ENVIRONMENT["AWS_SECRET_ACCESS_KEY"]]
+    return subprocess.Popen(
+        [
+            *(program, "--port", f"127.0.0.1:{port}", "--region", ENVIRONMENT["AWS_REGION"], *keys, "--quiet"),
+            *("posix", "--sidecar", f"{folder}/notes", f"{folder}/buckets"),
+        ],
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _wait_until_open(port: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
