@@ -12,6 +12,7 @@ import functools
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from importlib import import_module
+from types import GeneratorType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from otel_replay import carry, semconv
@@ -118,7 +119,8 @@ _PLAIN = frozenset({dict, list, str, int, float, bool, tuple, type(None)})
 
 def _later(crossing: Crossing, result: Any) -> Any:
     """End the crossing of a plain function, or keep it open where what it returned only runs later."""
-    if inspect.iscoroutine(result) or _awaited(getattr(result, "gi_code", None)):
+    kind = type(result)  # and no attribute of it: asking for one may run code of the program's
+    if inspect.iscoroutine(result) or (kind is GeneratorType and _awaited(result.gi_code)):
         crossing.notes.append(AWAITABLE)
         return athrough(crossing, lambda: result)
     if inspect.isgenerator(result):

@@ -188,22 +188,19 @@ class Crossing:
             if len(self._chunks) == CHUNKS_MAX:
                 self._chunks.append(Chunk(lost(f"more than {CHUNKS_MAX} chunks")))
                 return
-            came_in = thrown if thrown is not None else sent
-            self._chunks.append(
-                Chunk(
-                    payload.encode(value, strict=faults.strict),
-                    None if came_in is None else payload.encode(came_in, strict=False),
-                    thrown is not None,
-                )
-            )
+            self._chunks.append(_chunk(payload.encode(value, strict=faults.strict), sent, thrown))
 
-    def stream_end(self, end: str, value: object = None) -> None:
-        """The stream ended: exhausted (with its return value), closed, dropped, raised or cancelled."""
+    def stream_end(self, end: str, value: object = None, by: tuple[object, BaseException | None] | None = None) -> None:
+        """The stream ended: exhausted (with its return value), closed, dropped, raised or cancelled.
+
+        `by` is what was sent in or thrown in last, where that is known.
+        """
         if not self._ended:
             if end == "raised" and isinstance(value, BaseException) and is_cancellation(value):
                 end = "cancelled"
             self.result = value
-            self._finish(lambda: Outcome("streamed", self._encode(value), tuple(self._chunks), end))
+            came_in = None if by is None else _chunk(NOTHING, *by)
+            self._finish(lambda: Outcome("streamed", self._encode(value), tuple(self._chunks), end, came_in))
 
     def abandon(self, reason: str) -> None:
         """Nothing can be said of the outcome: it is lost, for `reason`."""
@@ -255,6 +252,11 @@ class Crossing:
         again = payload.encode(request)
         if again.text != self.request.text:
             self.changed = again
+
+
+def _chunk(value: Payload, sent: object, thrown: BaseException | None) -> Chunk:
+    came_in = thrown if thrown is not None else sent
+    return Chunk(value, None if came_in is None else payload.encode(came_in, strict=False), thrown is not None)
 
 
 def is_cancellation(fault: BaseException) -> bool:

@@ -70,6 +70,8 @@ class Outcome:
     value: Payload = NOTHING
     chunks: tuple[Chunk, ...] = ()
     end: str = ""
+    ended_by: Chunk | None = None
+    """Of a generator that came to its own end: what was sent or thrown in last. None: it is not known."""
 
     @property
     def lost_reason(self) -> str:

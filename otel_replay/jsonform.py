@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any, cast
 
 import orjson
 
-from otel_replay.envelope import Attempt, Chunk, Envelope, Outcome, Payload, Redaction, Run
+from otel_replay.envelope import NOTHING, Attempt, Chunk, Envelope, Outcome, Payload, Redaction, Run
 
 _ON_SPAN = frozenset({"trace_id", "span_id", "parent_span_id"})
 _CONTENT = (
@@ -98,15 +98,19 @@ def _outcome(outcome: Outcome) -> dict[str, object]:
     if outcome.end:
         form["end"] = outcome.end
     if outcome.chunks:
-        form["chunks"] = [
-            {
-                "value": _payload(chunk.value),
-                **({"sent": _payload(chunk.sent)} if chunk.sent is not None else {}),
-                **({"thrown": True} if chunk.thrown else {}),
-            }
-            for chunk in outcome.chunks
-        ]
+        form["chunks"] = [{"value": _payload(chunk.value), **_came_in(chunk)} for chunk in outcome.chunks]
+    if outcome.ended_by is not None:
+        form["ended_by"] = _came_in(outcome.ended_by)
     return form
+
+
+def _came_in(chunk: Chunk) -> dict[str, object]:
+    sent: dict[str, object] = {"sent": _payload(chunk.sent)} if chunk.sent is not None else {}
+    return {**sent, "thrown": True} if chunk.thrown else sent
+
+
+def _came_in_back(value: Payload, form: Mapping[str, Any]) -> Chunk:
+    return Chunk(value, _payload_back(form["sent"]) if "sent" in form else None, bool(form.get("thrown", False)))
 
 
 def _outcome_back(form: Mapping[str, Any]) -> Outcome:
@@ -115,15 +119,9 @@ def _outcome_back(form: Mapping[str, Any]) -> Outcome:
     return Outcome(
         kind=form["kind"],
         value=_payload_back(form["value"]),
-        chunks=tuple(
-            Chunk(
-                _payload_back(chunk["value"]),
-                _payload_back(chunk["sent"]) if "sent" in chunk else None,
-                bool(chunk.get("thrown", False)),
-            )
-            for chunk in form.get("chunks", ())
-        ),
+        chunks=tuple(_came_in_back(_payload_back(chunk["value"]), chunk) for chunk in form.get("chunks", ())),
         end=str(form.get("end", "")),
+        ended_by=_came_in_back(NOTHING, form["ended_by"]) if "ended_by" in form else None,
     )
 
 
@@ -177,7 +175,8 @@ def content_json(envelope: Envelope) -> bytes:
 def _content(envelope: Envelope) -> bytes:
     """Return the content as an object that is still open."""
     outcome = envelope.outcome
-    if envelope.lane or envelope.changed is not None or outcome.chunks or outcome.end or not envelope.end_seq:
+    plain = not (outcome.chunks or outcome.end or outcome.ended_by)
+    if envelope.lane or envelope.changed is not None or not plain or not envelope.end_seq:
         return _forth(envelope, _CONTENT_DEFAULTS)[:-1]
     form: dict[str, object] = {"address": envelope.address}
     if envelope.parent:
@@ -244,7 +243,7 @@ def envelope_from_cut_json(
     if value is not None:
         outcome = found["outcome"]
         kept = Payload(outcome.value.encoding, value, outcome.value.reason)
-        found["outcome"] = Outcome(outcome.kind, kept, outcome.chunks, outcome.end)
+        found["outcome"] = replace(outcome, value=kept)
     return Envelope(**found, trace_id=trace_id, span_id=span_id, parent_span_id=parent_span_id)
 
 

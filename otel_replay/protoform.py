@@ -8,7 +8,7 @@ from __future__ import annotations
 import orjson
 
 from otel_replay._proto.otel_replay.v1 import envelope_pb2 as pb
-from otel_replay.envelope import Attempt, Chunk, Envelope, Mark, Outcome, Payload, Redaction, Run
+from otel_replay.envelope import NOTHING, Attempt, Chunk, Envelope, Mark, Outcome, Payload, Redaction, Run
 
 
 def _payload_to(payload: Payload, into: pb.Payload) -> None:
@@ -60,6 +60,12 @@ def envelope_to_message(envelope: Envelope) -> pb.Envelope:
         if chunk.sent is not None:
             _payload_to(chunk.sent, item.sent)
         item.thrown = chunk.thrown
+    by = envelope.outcome.ended_by
+    if by is not None:
+        outcome.ended_by.thrown = by.thrown
+        if by.sent is not None:
+            _payload_to(by.sent, outcome.ended_by.sent)
+        outcome.ended_by.SetInParent()
     if envelope.pins:
         message.pins.json = orjson.dumps(dict(envelope.pins))
     if envelope.notes:
@@ -71,6 +77,10 @@ def envelope_to_message(envelope: Envelope) -> pb.Envelope:
             status=attempt.status, start_ns=attempt.start_ns, end_ns=attempt.end_ns, wait_ns=attempt.wait_ns
         )
     return message
+
+
+def _came_in_from(value: Payload, chunk: pb.Chunk) -> Chunk:
+    return Chunk(value, _payload_from(chunk.sent) if chunk.HasField("sent") else None, chunk.thrown)
 
 
 def envelope_from_message(message: pb.Envelope) -> Envelope:
@@ -85,15 +95,9 @@ def envelope_from_message(message: pb.Envelope) -> Envelope:
         outcome=Outcome(
             kind=out.kind,  # type: ignore[arg-type]
             value=_payload_from(out.value),
-            chunks=tuple(
-                Chunk(
-                    _payload_from(chunk.value),
-                    _payload_from(chunk.sent) if chunk.HasField("sent") else None,
-                    chunk.thrown,
-                )
-                for chunk in out.chunks
-            ),
+            chunks=tuple(_came_in_from(_payload_from(chunk.value), chunk) for chunk in out.chunks),
             end=out.end,
+            ended_by=_came_in_from(NOTHING, out.ended_by) if out.HasField("ended_by") else None,
         ),
         seq=message.seq,
         end_seq=message.end_seq,

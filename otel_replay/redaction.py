@@ -239,10 +239,15 @@ class Redactor:
                 wrapped, inside = self.redact(sent, scope, f"sent[{index}]")
                 sent, found = wrapped.value, [*found, *inside]
             made.append(dataclasses.replace(chunk, value=redacted.value, sent=sent))
+        by = outcome.ended_by
+        if by is not None and by.sent is not None:
+            wrapped, inside = self.redact(by.sent, scope, "sent last")
+            by, found = dataclasses.replace(by, sent=wrapped.value), [*found, *inside]
         end, inside = self.redact_text(outcome.end, scope, "end") if outcome.end else ("", ())
         if not found and not inside:
             return outcome, ()
-        return dataclasses.replace(outcome, value=value.value, chunks=tuple(made), end=end), (*found, *inside)
+        made_of = {"value": value.value, "chunks": tuple(made), "end": end, "ended_by": by}
+        return dataclasses.replace(outcome, **made_of), (*found, *inside)  # type: ignore[arg-type]
 
     def redact_crossing(self, envelope: Envelope, known: Known | None = None) -> tuple[Envelope, Redacted[Payload]]:
         """Return the envelope as `redact_envelope` does, and its request ready for the key, for one scan of both."""

@@ -87,10 +87,10 @@ class LiveSource:
             else:
                 value = inner.send(sent)  # type: ignore[union-attr]
         except StopIteration as stop:
-            crossing.stream_end("exhausted", stop.value)
+            crossing.stream_end("exhausted", stop.value, (sent, thrown))
             raise
         except BaseException as fault:
-            crossing.stream_end("raised", fault)
+            crossing.stream_end("raised", fault, (sent, thrown))
             raise
         finally:
             crossing.close(token)
@@ -138,10 +138,10 @@ class LiveAsyncSource:
             else:
                 value = await inner.asend(sent)  # type: ignore[union-attr]
         except StopAsyncIteration:
-            crossing.stream_end("exhausted")
+            crossing.stream_end("exhausted", None, (sent, thrown))
             raise
         except BaseException as fault:
-            crossing.stream_end("raised", fault)
+            crossing.stream_end("raised", fault, (sent, thrown))
             raise
         finally:
             crossing.close(token)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import TracebackType
 from typing import Protocol, cast
 
 from otel_replay.changes import FieldChange
@@ -55,6 +56,7 @@ class ReplayDriver:
         self.resolved = resolved
         self.calls: list[Call] = []
         self.fault: ReplayError | None = None
+        self._came_by: TracebackType | None = None
         self._recorder = recorder
         self._redactor = redactor
         self._known = Known()
@@ -97,7 +99,7 @@ class ReplayDriver:
     # Driver ----------------------------------------------------------------------------------------------
     def enter(self, crossing: Crossing) -> None:
         if self.fault is not None:
-            raise self.fault
+            raise self._again(self.fault)
         crossing.strand.join()
         if crossing.strand.matching is None:
             self._ends.watch(crossing.strand)
@@ -178,7 +180,13 @@ class ReplayDriver:
         assert entry is not None
         crossing.notes.extend(note for note in entry.envelope.notes if note.startswith("shape:"))
         served = TapeServed(
-            crossing, entry, self._turns, self._matcher.renamed, lambda o, e: self._given(crossing, o), self.latch
+            crossing,
+            entry,
+            self._turns,
+            self._matcher.renamed,
+            lambda o, e: self._given(crossing, o),
+            self.latch,
+            lambda sent: self._redactor.redact(sent)[0].value,
         )
         if call.action == "override":
             choice = self.resolved.actions[entry.address]
@@ -260,6 +268,12 @@ class ReplayDriver:
                 if self.on_fault is not None:
                     self.on_fault(fault)
         return fault
+
+    def _again(self, fault: ReplayError) -> ReplayError:
+        """Return the first fault to be raised once more, by the way that it came first: else that grows each time."""
+        if self._came_by is None:
+            self._came_by = fault.__traceback__
+        return fault.with_traceback(self._came_by)
 
     def _reachable(self, line: Line) -> bool:
         """True where the run may still come to what `line` holds: its parent runs, or may be about to."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NoReturn
 
 from otel_replay import payload
+from otel_replay.changes import compare
 from otel_replay.crossing import Crossing
 from otel_replay.envelope import Outcome, Payload
 from otel_replay.errors import Diverged, Unservable
 from otel_replay.limits import CANCELLED_WAIT_MS_MAX
+from otel_replay.readable import untagged
 from otel_replay.renaming import apply_renaming
+from otel_replay.replay.divergence import short
 from otel_replay.replay.tape import Entry
 from otel_replay.replay.turns import Turns
 from otel_replay.streams import stream_left_early
@@ -27,6 +31,7 @@ class TapeServed:
         renamed: dict[str, str],
         finish: Callable[[Outcome, BaseException | None], None],
         latch: Callable[[Exception], Exception],
+        redact: Callable[[Payload], Payload],
     ) -> None:
         self._crossing = crossing
         self._entry = entry
@@ -34,6 +39,7 @@ class TapeServed:
         self._renamed = renamed
         self._finish = finish
         self._latch = latch
+        self._redact = redact
         self.outcome = entry.envelope.outcome
 
     def _where(self) -> str:
@@ -85,7 +91,7 @@ class TapeServed:
         if failed:
             if not isinstance(found, BaseException):
                 raise self._unservable(f"its record says {outcome.kind}, but holds no exception")
-            raise found
+            raise_as_recorded(found)
         return found
 
     def _apply_changes(self) -> None:
@@ -127,19 +133,21 @@ class TapeServed:
     # Streams ---------------------------------------------------------------------------------------------
     def check_sent(self, at: int, sent: object, thrown: BaseException | None) -> None:
         chunks = self.outcome.chunks
-        if at >= len(chunks):
-            return
-        recorded = chunks[at]
+        recorded = chunks[at] if at < len(chunks) else self.outcome.ended_by
+        if recorded is None:
+            return  # it was left there, or an older record does not tell what ended it
         now = thrown if thrown is not None else sent
-        came_in = None if now is None else payload.encode(now)
-        same = (recorded.sent.text if recorded.sent else None) == (came_in.text if came_in else None)
-        if same and recorded.thrown == (thrown is not None):
+        came_in = None if now is None else self._redact(payload.encode(now))
+        then = None if recorded.sent is None else self._redact(recorded.sent)
+        if _equal(then, came_in) and recorded.thrown == (thrown is not None):
             return
         verb = "threw in" if thrown is not None else "sent"
+        where = f"chunk {at + 1}" if at < len(chunks) else "its end"
         raise self._latch(
             Diverged(
-                f"{self._where()} diverged at chunk {at + 1}: the consumer {verb} {now!r}, recorded was "
-                f"{recorded.sent.text if recorded.sent else 'nothing'}. Nothing was served. Next: run it live",
+                f"{self._where()} diverged at {where}: the consumer {verb} {_shown(came_in)}, recorded was "
+                f"{'thrown in ' * recorded.thrown}{_shown(then)}. Nothing was served. "
+                f'Next: run it live with --live "{self._where()}"',
                 address=self._where(),
                 cause="input drifted",
             )
@@ -174,6 +182,27 @@ class Overridden(TapeServed):
             assert isinstance(self._given, BaseException)
             raise self._given
         return self._given
+
+
+def _equal(recorded: Payload | None, now: Payload | None) -> bool:
+    if recorded is None or now is None:
+        return recorded is now
+    return not (recorded.lost or now.lost) and not compare(recorded.tree(), now.tree())
+
+
+def _shown(came_in: Payload | None) -> str:
+    return "nothing" if came_in is None else came_in.reason or short(untagged(came_in.tree()))
+
+
+def raise_as_recorded(fault: BaseException) -> NoReturn:
+    """Raise `fault` with what it was raised from: Python puts what is being handled here and now in its place."""
+    context = fault.__context__
+    try:
+        raise fault
+    except BaseException:
+        if context is not None:
+            fault.__context__ = context
+        raise
 
 
 def _become(target: object, then: object) -> None:

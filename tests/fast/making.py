@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from hypothesis import strategies as st
 
-from otel_replay.envelope import Attempt, Chunk, Envelope, Mark, Outcome, Payload, Redaction
+from otel_replay.envelope import NOTHING, Attempt, Chunk, Envelope, Mark, Outcome, Payload, Redaction
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 trees = st.recursive(
@@ -31,6 +31,7 @@ outcomes = st.builds(
     payloads,
     st.just(()) | st.lists(chunks, max_size=2).map(tuple),
     st.just("") | texts,
+    st.none() | st.builds(Chunk, st.just(NOTHING), st.none() | payloads, st.booleans()),
 )
 envelopes = st.builds(
     Envelope,

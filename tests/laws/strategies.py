@@ -8,7 +8,7 @@ import orjson
 from hypothesis import strategies as st
 
 from otel_replay import payload
-from otel_replay.envelope import Attempt, Chunk, Envelope, Outcome, Payload, Redaction, Run, lost
+from otel_replay.envelope import NOTHING, Attempt, Chunk, Envelope, Outcome, Payload, Redaction, Run, lost
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 HEX = st.sampled_from(["", "a" * 32, "0123456789abcdef" * 2])
@@ -35,6 +35,7 @@ OUTCOMES = st.builds(
     PAYLOADS,
     st.lists(CHUNKS, max_size=3).map(tuple),
     st.sampled_from(["", "exhausted", "closed", "dropped", "raised", "cancelled"]) | TEXT,
+    st.none() | st.builds(Chunk, st.just(NOTHING), st.none() | PAYLOADS, st.booleans()),
 )
 ENVELOPES = st.builds(
     Envelope,

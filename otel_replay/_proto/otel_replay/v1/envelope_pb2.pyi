@@ -39,16 +39,18 @@ class Chunk(_message.Message):
     def __init__(self, value: _Optional[_Union[Payload, _Mapping]] = ..., sent: _Optional[_Union[Payload, _Mapping]] = ..., thrown: _Optional[bool] = ...) -> None: ...
 
 class Outcome(_message.Message):
-    __slots__ = ("kind", "value", "chunks", "end")
+    __slots__ = ("kind", "value", "chunks", "end", "ended_by")
     KIND_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    ENDED_BY_FIELD_NUMBER: _ClassVar[int]
     kind: str
     value: Payload
     chunks: _containers.RepeatedCompositeFieldContainer[Chunk]
     end: str
-    def __init__(self, kind: _Optional[str] = ..., value: _Optional[_Union[Payload, _Mapping]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., end: _Optional[str] = ...) -> None: ...
+    ended_by: Chunk
+    def __init__(self, kind: _Optional[str] = ..., value: _Optional[_Union[Payload, _Mapping]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., end: _Optional[str] = ..., ended_by: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
 
 class Redaction(_message.Message):
     __slots__ = ("rule", "path", "length")
