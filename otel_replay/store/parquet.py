@@ -268,6 +268,31 @@ def read_info(storage: Storage, entry: Entry) -> FileInfo:
     return _info_of(footer, entry.path, entry.size, storage)
 
 
+_FORMS: Final = {"string": ("BYTE_ARRAY",), "bool": ("BOOLEAN",)}
+_NEVER_NULL: Final = ("trace_id", "span_id", "start_ns", "end_ns")
+
+
+def _wrong_columns(footer: pq.FileMetaData) -> str:
+    """Return what in a file's columns no store writes, "" for nothing: one such file would end every query."""
+    at: dict[str, int] = {}
+    for number in range(footer.num_columns):
+        column = footer.schema.column(number)
+        name = column.path.partition(".")[0]
+        at[name] = number
+        if name in schema.COLUMNS:
+            forms = _FORMS.get(str(schema.SCHEMA.field(name).type), ("INT64", "INT32"))
+            if column.path != name or column.physical_type not in forms:
+                return f"column {name} is {column.physical_type} in {column.path}"
+    for name in _NEVER_NULL:
+        if name not in at:
+            return f"column {name} is not there"
+        for group in range(footer.num_row_groups):
+            known = footer.row_group(group).column(at[name]).statistics
+            if known is not None and known.null_count:
+                return f"column {name} holds {known.null_count} nulls"
+    return ""
+
+
 def _info_of(footer: pq.FileMetaData, path: Path, size: int, storage: Storage) -> FileInfo:
     shown = storage.shown(path)
     extra = footer.metadata or {}
@@ -277,6 +302,8 @@ def _info_of(footer: pq.FileMetaData, path: Path, size: int, storage: Storage) -
     if needed.isdecimal() and int(needed) > schema.VERSION:
         later = f"{shown} has store schema {needed}; this version reads {schema.VERSION}: update otel-replay"
         raise StoreError(later)
+    if wrong := _wrong_columns(footer):
+        raise StoreError(f"{shown} says that a store wrote it and is of another form: {wrong}")
     try:
         starts = [bounds for group in range(footer.num_row_groups) if (bounds := _start_bounds(footer, group))]
         return FileInfo(

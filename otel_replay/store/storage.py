@@ -6,7 +6,9 @@ in object storage that is `bucket/prefix/...`, a name and no place on this machi
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -119,8 +121,10 @@ class LocalStorage:
             for name in names:
                 try:
                     found.append(self.entry(Path(below, name)))
-                except FileNotFoundError:
-                    continue  # taken over and removed meanwhile
+                except OSError as fault:
+                    # Taken over and removed meanwhile; or a link in a circle, or a pipe, which no writer makes.
+                    if fault.errno not in (errno.ENOENT, errno.ELOOP):
+                        raise
         return sorted(found)
 
     def left_behind(self, folder: Path) -> list[Entry]:
@@ -128,6 +132,8 @@ class LocalStorage:
 
     def entry(self, path: Path) -> Entry:
         state = path.stat()
+        if not stat.S_ISREG(state.st_mode):  # to open a pipe would wait for ever
+            raise FileNotFoundError(errno.ENOENT, "not a file", str(path))
         return Entry(path, state.st_size, state.st_mtime_ns)
 
     @contextmanager

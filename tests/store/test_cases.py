@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -59,7 +61,45 @@ def _shared_cut(path: Path, _: bytes) -> None:
         shutil.copy(file, path.with_name(f"{path.stem}{number}.parquet"))
 
 
-BAD = [_torn, _empty, _foreign, _text, *([_shared_cut] if (SHARED / "pq01").is_dir() else [])]
+def _marked_as_ours(path: Path, whole: bytes, column: str, values: Any) -> None:
+    table = pq.read_table(pa.BufferReader(whole))
+    at = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(at, column, values(table.num_rows)), path)
+
+
+def _texts_for_numbers(path: Path, whole: bytes) -> None:
+    _marked_as_ours(path, whole, "seq", lambda rows: pa.array(["x"] * rows))
+
+
+def _lists_for_texts(path: Path, whole: bytes) -> None:
+    _marked_as_ours(path, whole, "run_id", lambda rows: pa.array([["x"]] * rows))
+
+
+def _numbers_for_texts(path: Path, whole: bytes) -> None:
+    _marked_as_ours(path, whole, "attributes", lambda rows: pa.array([1] * rows))
+
+
+def _nulls_for_ids(path: Path, whole: bytes) -> None:
+    _marked_as_ours(path, whole, "trace_id", lambda rows: pa.nulls(rows, pa.string()))
+
+
+def _nulls_for_times(path: Path, whole: bytes) -> None:
+    _marked_as_ours(path, whole, "start_ns", lambda rows: pa.array([1] + [None] * (rows - 1), pa.int64()))
+
+
+def _a_column_missing(path: Path, whole: bytes) -> None:
+    pq.write_table(pq.read_table(pa.BufferReader(whole)).drop_columns(["span_id"]), path)
+
+
+OF_ANOTHER_FORM = [
+    _texts_for_numbers,
+    _lists_for_texts,
+    _numbers_for_texts,
+    _nulls_for_ids,
+    _nulls_for_times,
+    _a_column_missing,
+]
+BAD = [_torn, _empty, _foreign, _text, *OF_ANOTHER_FORM, *([_shared_cut] if (SHARED / "pq01").is_dir() else [])]
 
 
 @pytest.mark.parametrize("spoil", BAD)
@@ -71,6 +111,22 @@ def test_a_bad_file_is_named_and_stepped_over(store: Store, spoil) -> None:  # t
     assert reader.problems
     assert all("00bad" in problem for problem in reader.problems)
     assert not reader.verify().sound
+    reader.compact()
+    assert reader.recording(make_run()[0].run_id).complete
+
+
+@pytest.mark.parametrize("what", ["pipe", "link in a circle", "folder"])
+def test_what_is_no_file_holds_nobody_up(store: Store, what: str) -> None:
+    (good,) = store.folder.paths()
+    bad = good.with_name("00bad.parquet")
+    if what == "pipe":
+        os.mkfifo(bad)
+    elif what == "folder":
+        bad.mkdir()
+    else:
+        bad.symlink_to(bad.name)
+    reader = open_store(store.root)
+    assert ask(reader, "SELECT count(*) FROM crossings") == [(3,)]
     reader.compact()
     assert reader.recording(make_run()[0].run_id).complete
 
