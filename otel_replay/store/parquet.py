@@ -268,7 +268,7 @@ def read_info(storage: Storage, entry: Entry) -> FileInfo:
     return _info_of(footer, entry.path, entry.size, storage)
 
 
-_FORMS: Final = {"string": ("BYTE_ARRAY",), "bool": ("BOOLEAN",)}
+_FORMS: Final = {"string": "BYTE_ARRAY", "bool": "BOOLEAN", "int32": "INT32", "int64": "INT64"}
 _NEVER_NULL: Final = ("trace_id", "span_id", "start_ns", "end_ns")
 
 
@@ -280,8 +280,8 @@ def _wrong_columns(footer: pq.FileMetaData) -> str:
         name = column.path.partition(".")[0]
         at[name] = number
         if name in schema.COLUMNS:
-            forms = _FORMS.get(str(schema.SCHEMA.field(name).type), ("INT64", "INT32"))
-            if column.path != name or column.physical_type not in forms:
+            form = _FORMS[str(schema.SCHEMA.field(name).type)]
+            if column.path != name or column.physical_type != form:
                 return f"column {name} is {column.physical_type} in {column.path}"
     for name in _NEVER_NULL:
         if name not in at:

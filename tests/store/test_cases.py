@@ -87,6 +87,10 @@ def _nulls_for_times(path: Path, whole: bytes) -> None:
     _marked_as_ours(path, whole, "start_ns", lambda rows: pa.array([1] + [None] * (rows - 1), pa.int64()))
 
 
+def _no_type_for_times(path: Path, whole: bytes) -> None:
+    _marked_as_ours(path, whole, "start_ns", pa.nulls)
+
+
 def _a_column_missing(path: Path, whole: bytes) -> None:
     pq.write_table(pq.read_table(pa.BufferReader(whole)).drop_columns(["span_id"]), path)
 
@@ -97,6 +101,7 @@ OF_ANOTHER_FORM = [
     _numbers_for_texts,
     _nulls_for_ids,
     _nulls_for_times,
+    _no_type_for_times,
     _a_column_missing,
 ]
 BAD = [_torn, _empty, _foreign, _text, *OF_ANOTHER_FORM, *([_shared_cut] if (SHARED / "pq01").is_dir() else [])]
