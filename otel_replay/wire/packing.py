@@ -47,6 +47,34 @@ def unpacked(content: bytes, packing: str) -> tuple[bytes, str]:
     return b"".join(parts), kept
 
 
+def left_plain(content: bytes, packing: str) -> bool:
+    """True where a body that `unpacked` left as it is was never packed: some recorders unpack it and keep the header.
+
+    False for what is packed but cut short, or by a coding that is not known here: to pack it again would serve noise.
+    """
+    codings = _codings(packing)
+    if not set(codings) <= set(CODINGS):
+        return False
+    outer = codings[-1] if codings else ""
+    if outer in ("gzip", "x-gzip"):
+        return not content.startswith(b"\x1f\x8b")
+    if outer == "zstd":
+        return not content.startswith(b"\x28\xb5\x2f\xfd")
+    if outer == "deflate" and content[:1] == b"\x78" and int.from_bytes(content[:2], "big") % 31 == 0:
+        return False
+    return outer not in ("deflate", "br") or _is_text(
+        content
+    )  # neither br nor a bare deflate stream starts with a mark
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return False
+    return not any(character < " " and character not in "\t\n\r\f\x1b" for character in text)
+
+
 def unpacked_parts(parts: Sequence[bytes], packing: str) -> tuple[Sequence[bytes], str]:
     """As `unpacked`, for a body that came in parts: each gives what a client unpacks of it, which may be nothing."""
     codings = _codings(packing)

@@ -18,7 +18,7 @@ from otel_replay.envelope import Attempt, Envelope, Recording
 from otel_replay.importers.genai import _fields, _outcome, _vendor
 from otel_replay.importers.genai._call import Call, Source
 from otel_replay.wire import exchange
-from otel_replay.wire.packing import packing_of, unpacked
+from otel_replay.wire.packing import CODINGS, left_plain, packing_of, unpacked
 
 NAME = "HTTP cassette"
 SCOPES = ("vcrpy", "agent-replay", "agentreplay")
@@ -128,16 +128,24 @@ def _answer(call: Call, source: Source) -> None:
     packing = packing_of(headers)
     reason = source.text("http.response.reason")
     plain, packed = unpacked(content, packing)
-    if packing in ("gzip", "deflate") and not packed:
+    if packing and not packed and left_plain(content, packing):
         packed = packing  # the cassette kept it unpacked under its old header
     elif packing and not packed and content:
-        call.damage.append(f"the answer's body is packed as {packing[:40]}, which is not unpacked here")
+        call.damage.append(f"the answer's body is packed as {packing[:40]}, and cannot be unpacked: {_why(packing)}")
     damage = source.text("cassette.damage")
     if damage:
         call.damage.append(damage)
     more = {"encoded": packed, "reason": reason if reason != http.client.responses.get(status, "") else ""}
     value = exchange.answer_to(status, headers, plain, **more)
     call.result = _fields.Field("the answer", value, True)
+
+
+def _why(packing: str) -> str:
+    unknown = [coding for coding in packing.split(", ") if coding not in CODINGS]
+    if unknown:
+        return f"{unknown[0][:40]} is not known here"
+    need = " (or the package brotli is not installed here)" if "br" in packing.split(", ") else ""
+    return f"it is not one whole stream{need}; record the cassette again"
 
 
 def _of_model(call: Call) -> None:

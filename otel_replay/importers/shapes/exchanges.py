@@ -69,7 +69,7 @@ class Cassette:
         if not self._trace_id:
             first = f"{self._scope.name} {self._name} {exchange.method} {exchange.url} "
             self._trace_id = _digest(first + repr(exchange.request_body))[:32]
-        date = exchange.start_ns or _date_ns(exchange.response_headers)
+        date = exchange.start_ns or date_ns(exchange.response_headers)
         start_ns = max(self._last_ns + 1, date)
         self._first_ns = self._first_ns or (start_ns if date else 0)
         self._last_ns = max(start_ns + 1, exchange.end_ns)
@@ -106,7 +106,7 @@ def _digest(value: str) -> str:
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _date_ns(headers: Headers | None) -> int:
+def date_ns(headers: Headers | None) -> int:
     """Return the answer's Date as Unix nanoseconds, 0 where it has none that can be read."""
     for name, value in headers or ():
         if name.lower() == "date" and len(value) < 64:

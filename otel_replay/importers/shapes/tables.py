@@ -29,6 +29,7 @@ from otel_replay.importers.shapes._common import (
 from otel_replay.importers.shapes.console import KINDS, STATUSES
 from otel_replay.span import Attributes, Event, KeyValue, Link, Resource, Scope, Span, Value
 from otel_replay.wire.json import SPAN_KINDS
+from otel_replay.wire.protobuf import value_from_bytes
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -75,7 +76,12 @@ def read(table_rows: Iterable[Mapping[str, Any]], report: Report, dedicated: Nam
                 raise ImportFault(f"a Parquet file with columns {', '.join(list(row)[:8])}: no table of spans we know")
             report.found(knows(row))
         try:
-            yield from _row(row, report, dedicated or {})
+            none = True
+            for span in _row(row, report, dedicated or {}):
+                none = False
+                yield span
+            if none:
+                report.problem("skipped", "a row in which no span was found", f"row {number}")
         except Unreadable as fault:
             report.problem("skipped", f"a row: {fault}", f"row {number}")
 
@@ -84,7 +90,7 @@ def knows(row: Mapping[str, Any]) -> str:
     """Return the name of the table that `row` comes from, or ""."""
     if "SpanName" in row and "TraceId" in row:
         return "parquet-flat"
-    if "rs" in row and "TraceIDText" in row:
+    if "rs" in row and ("TraceIDText" in row or "TraceID" in row):
         return "tempo-block"
     if langsmith.is_run(row):
         return "langsmith"
@@ -184,11 +190,13 @@ def _flat_links(row: Mapping[str, Any], report: Report) -> Iterator[Link]:
 
 def _block(row: Mapping[str, Any], report: Report, names: Names) -> Iterator[Span]:
     report.note("Tempo block: null values and flags are not kept")
-    trace_id = hex_id(row.get("TraceIDText"), 32, "TraceIDText")
+    trace_id = _bytes_id(row.get("TraceIDText") or row.get("TraceID"), 32)
     for group in rows(row.get("rs")):
         resource = Resource(tuple(_resource_attributes(table(table(group).get("Resource")), names, report)))
-        for scope_group in rows(table(group).get("ss")):
-            raw_scope = table(table(scope_group).get("Scope"))
+        if "ils" in table(group):
+            report.note("Tempo block of the first form: links and schema addresses are not kept, bytes became null")
+        for scope_group in rows(_either(table(group), "ss", "ils")):
+            raw_scope = table(_either(table(scope_group), "Scope", "il"))
             scope = Scope(
                 text(raw_scope.get("Name")),
                 text(raw_scope.get("Version")),
@@ -201,26 +209,22 @@ def _block(row: Mapping[str, Any], report: Report, names: Names) -> Iterator[Spa
 def _block_span(
     raw: Mapping[str, Any], trace_id: str, resource: Resource, scope: Scope, names: Names, report: Report
 ) -> Span:
-    start_ns = whole(raw.get("StartTimeUnixNano"), "StartTimeUnixNano")
+    start_ns = whole(_either(raw, "StartTimeUnixNano", "StartUnixNanos"), "StartTimeUnixNano")
+    duration = raw.get("DurationNano")
+    ended = _either(raw, "EndTimeUnixNano", "EndUnixNanos")
+    if isinstance(raw.get("Links"), (bytes, str)) and raw["Links"]:
+        report.problem("lost", "a span's links, which a Tempo block of vParquet2 or 3 keeps packed")
     return Span(
         trace_id=trace_id,
-        span_id=_bytes_id(raw.get("SpanID"), 16),
+        span_id=_bytes_id(_either(raw, "SpanID", "ID"), 16),
         parent_span_id=_bytes_id(raw.get("ParentSpanID"), 16),
         trace_state=text(raw.get("TraceState")),
         name=text(raw.get("Name")),
         kind=whole(raw.get("Kind"), "Kind", bits=31),
         start_ns=start_ns,
-        end_ns=start_ns + whole(raw.get("DurationNano"), "DurationNano"),
+        end_ns=whole(ended, "EndTimeUnixNano") if duration is None else start_ns + whole(duration, "DurationNano"),
         attributes=(*_attrs(raw.get("Attrs"), report), *_columns_of(raw, _SPAN_COLUMNS, "span", names)),
-        events=tuple(
-            Event(
-                start_ns + whole(table(event).get("TimeSinceStartNano"), "TimeSinceStartNano"),
-                text(table(event).get("Name")),
-                tuple(_attrs(table(event).get("Attrs"), report)),
-                whole(table(event).get("DroppedAttributesCount"), "DroppedAttributesCount", bits=32),
-            )
-            for event in rows(raw.get("Events"))
-        ),
+        events=tuple(_block_event(table(event), start_ns, report) for event in rows(raw.get("Events"))),
         links=tuple(
             Link(
                 _bytes_id(table(link).get("TraceID"), 32),
@@ -238,6 +242,30 @@ def _block_span(
         resource=resource,
         scope=scope,
     )
+
+
+def _either(raw: Mapping[str, Any], new: str, old: str) -> Any:
+    """Return a column under its name since vParquet2, else under that of vParquet (Tempo 1.5 and 2.0)."""
+    return raw[new] if raw.get(new) is not None else raw.get(old)
+
+
+def _block_event(raw: Mapping[str, Any], start_ns: int, report: Report) -> Event:
+    since = raw.get("TimeSinceStartNano")
+    return Event(
+        whole(raw.get("TimeUnixNano"), "TimeUnixNano") if since is None else start_ns + whole(since, "event time"),
+        text(raw.get("Name")),
+        tuple(_attrs(raw.get("Attrs"), report)),
+        whole(raw.get("DroppedAttributesCount"), "DroppedAttributesCount", bits=32),
+    )
+
+
+def _packed_value(value: bytes, report: Report) -> Value:
+    """A value of an event up to vParquet3: an OTLP AnyValue in protobuf."""
+    try:
+        return value_from_bytes(value)
+    except ImportFault:
+        report.problem("approximate", "a value of a Tempo block that is no AnyValue is kept as bytes")
+        return value
 
 
 def _bytes_id(value: Any, width: int) -> str:
@@ -273,6 +301,8 @@ def _block_value(item: Mapping[str, Any], report: Report) -> Value:
         if isinstance(found, list):
             if found:
                 return tuple(found) if item.get("IsArray") or len(found) > 1 else found[0]
+        elif isinstance(found, bytes):
+            return _packed_value(found, report)
         elif found is not None:
             scalar: Value = found
             return scalar

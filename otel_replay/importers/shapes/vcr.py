@@ -6,13 +6,14 @@ people's own serializers make of it is read, too: `parsed_body` in place of a bo
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import Any
 
 from otel_replay.importers.result import Report
 from otel_replay.importers.shapes._common import Unreadable, iso_ns, json_text, rows, table, text, whole
-from otel_replay.importers.shapes.exchanges import Cassette, Exchange, pairs_of
+from otel_replay.importers.shapes.exchanges import Cassette, Exchange, date_ns, pairs_of
 from otel_replay.span import Span
 
 SCOPE = "vcrpy"
@@ -80,11 +81,21 @@ def _exchange(raw: dict[str, Any] | Any) -> Exchange:
         reason=text(table(status).get("message")),
         response_headers=headers,
         response_body=body,
-        start_ns=iso_ns(when, "recorded_at") if isinstance(when, str) and "T" in when else 0,
+        start_ns=_recorded_ns(when),
         unknown=(*UNKNOWN, "form") if asked_lost else UNKNOWN,
         lost=lost,
         damage=_damage(request, response, code),
     )
+
+
+def _recorded_ns(when: Any) -> int:
+    """Return `recorded_at`: ISO 8601, or a date as HTTP spells it (Ruby's VCR); 0 for anything else."""
+    if not isinstance(when, str):
+        return 0
+    try:
+        return iso_ns(when, "recorded_at") if when[:4].isdigit() else date_ns([("date", when)])
+    except Unreadable:
+        return 0
 
 
 def _damage(request: Any, response: Any, status: Any) -> str:
@@ -109,7 +120,7 @@ def _body(side: Any) -> tuple[str | bytes | None, tuple[str, ...]]:
     """Return (a request's or an answer's body, what is lost of it)."""
     body = side.get("body", side.get("content"))
     if isinstance(body, dict) and "base64_string" in body:
-        raise Unreadable("its body is in a form (base64_string) that vcrpy gave up")
+        return _bytes64(body["base64_string"]), ()
     if isinstance(body, dict) and "string" in body:
         body = body["string"]
     if isinstance(body, (str, bytes)):
@@ -121,3 +132,15 @@ def _body(side: Any) -> tuple[str | bytes | None, tuple[str, ...]]:
     if isinstance(body, (list, dict)):
         return json_text(body), ("lost: the spelling of a body (it was parsed)",)
     return text(body), ()
+
+
+def _bytes64(value: Any) -> bytes:
+    """Return the bytes of a `base64_string`: Ruby's VCR (`preserve_exact_body_bytes`), early vcrpy."""
+    try:
+        return base64.b64decode("".join(_as_text(value).split()), validate=True)
+    except ValueError as fault:
+        raise Unreadable(f"its body (base64_string) is not base64: {fault}") from fault
+
+
+def _as_text(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else text(value)
