@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from otel_replay.crossing import Crossing, Spec
 from otel_replay.instruments._cross import cross_transport, spec_of
-from otel_replay.instruments._stream import Tap, WholeTap
+from otel_replay.instruments._stream import PassingTap, Tap, WholeTap
 from otel_replay.wire import exchange as _exchange
 from otel_replay.wire import packing
 
@@ -90,11 +90,11 @@ def recorder_of(
     """
     head = _exchange.head_to(status, headers, **more)
     if is_events(headers):
-        return Tap(crossing, head, events=True)
+        return PassingTap(crossing, head)
 
-    def finish(parts: Sequence[bytes]) -> dict[str, Any]:
+    def finish(parts: Sequence[bytes], **end: Any) -> dict[str, Any]:
         came = parts if portions is None else portions(parts)
-        return answer(status, headers, came, exact=exact(), **more)
+        return answer(status, headers, came, exact=True if end else exact(), **more, **end)
 
     return WholeTap(crossing, head, finish)
 

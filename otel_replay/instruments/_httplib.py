@@ -15,53 +15,73 @@ from typing import Any
 from otel_replay.crossing import Crossing
 from otel_replay.errors import Unservable
 from otel_replay.instruments import _http
-from otel_replay.instruments._stream import ServedBody, Tap, WholeTap
+from otel_replay.instruments._stream import PassingTap, ServedBody, Tap, WholeTap, WireEnd, wire_end_of
 from otel_replay.wire import exchange as _exchange
+
+BROKEN = "_otel_replay_broken"
+"""Set on a served response whose body is shorter than its headers say, as it was recorded."""
 
 
 class Unframer:
-    """Takes the framing of a body off, portion by portion. `complete` once its end has been seen."""
+    """Takes the framing of a body off, piece by piece. `complete` once its end has been seen."""
 
     def __init__(self, headers: _exchange.Headers, *, chunked: bool) -> None:
         self.complete = False
         self._chunked = chunked
         self._pending = b""
-        self._left = 0
-        self._trailer = False
+        self._left = self._size = 0
+        self._opened = b""
+        """The first line and the data so far of a chunk that is not whole."""
+        self._trailer = self.malformed = False
         lengths = [value for name, value in headers if name.lower() == "content-length"]
         self._length = int(lengths[0]) if lengths and lengths[0].isdigit() and not chunked else None
         self._seen = 0
         self._sizes: list[int] = []
 
-    def portions(self, parts: Sequence[bytes]) -> list[bytes]:
-        """Return what was read as the chunks that the server sent, or in one where it sent none."""
-        return _exchange.cut(b"".join(parts), self._sizes)
+    @property
+    def bounded(self) -> bool:
+        """True where the body says itself where it ends: one that ends before that is not whole."""
+        return self._chunked or self._length is not None
 
-    def feed(self, data: bytes) -> bytes:
+    def portions(self, parts: Sequence[bytes]) -> list[bytes]:
+        """Return what was read as the chunks that the server sent, or in one where it sent none; whole ones only."""
+        content = b"".join(parts)
+        return _exchange.cut(content[: sum(self._sizes)] if self._chunked else content, self._sizes)
+
+    def wire_end(self) -> bytes:
+        """Return what was read of a chunk that never became whole, framing and all."""
+        return self._opened + self._pending
+
+    def feed(self, data: bytes) -> list[tuple[bytes, bool]]:
+        """Return the pieces of the body in `data`; each with whether the server's chunk ends with it."""
         if not self._chunked:
             self._seen += len(data)
             self.complete = self._length is not None and self._seen >= self._length
-            return data
+            return [(data, True)]
         self._pending += data
         found = []
-        while self._pending:
+        while self._pending and not self.malformed:
             if self._left:
                 part, self._pending = self._pending[: self._left], self._pending[self._left :]
                 self._left -= len(part)
-                found.append(part)
+                self._opened = self._opened + part if self._left else b""
+                if not self._left:
+                    self._sizes.append(self._size)
+                found.append((part, not self._left))
                 continue
             line, mark, rest = self._pending.partition(b"\r\n")
             if not mark:
                 break
-            self._pending = rest
-            if self._trailer:
-                continue
-            if line:  # an empty one ends the chunk before
-                self._left = int(line.partition(b";")[0], 16)
+            if line and not self._trailer:  # an empty one ends the chunk before
+                try:
+                    self._left = self._size = int(line.partition(b";")[0], 16)
+                except ValueError:
+                    self.malformed = True
+                    break
+                self._opened = line + mark if self._left else b""
                 self._trailer = self.complete = self._left == 0
-                if self._left:
-                    self._sizes.append(self._left)
-        return b"".join(found)
+            self._pending = rest
+        return found
 
 
 class SeenFile:
@@ -72,31 +92,25 @@ class SeenFile:
         self._recorder = recorder
         self._unframer = unframer
 
-    def _seen(self, data: bytes, *, asked: bool = True) -> None:
+    def _seen(self, data: bytes, *, ended: bool) -> None:
+        """Keep what was read. `ended` says that nothing comes after it."""
         recorder = self._recorder
         crossing = recorder.crossing
         if crossing.ended:
             return
         with crossing.session.faults.contained("instrument"):
-            plain = self._unframer.feed(data)
-            if isinstance(recorder, Tap):
-                for portion in recorder.splitter.feed(plain):
-                    recorder.step(portion)
-            elif plain:
-                recorder.step(plain)
-            if self._unframer.complete or (asked and not data):
-                self._rest()
+            for piece, ends in self._unframer.feed(data):
+                if isinstance(recorder, PassingTap):
+                    recorder.step(piece, ends=ends)
+                elif piece:
+                    recorder.step(piece)
+            if self._unframer.complete or (ended and not self._unframer.bounded):
                 recorder.exhausted()
-
-    def _rest(self) -> None:
-        """Keep what was read of an event that was not read to its end."""
-        if isinstance(self._recorder, Tap):
-            for portion in self._recorder.splitter.rest():
-                self._recorder.step(portion)
+            elif ended:
+                recorder.broken(self._unframer.wire_end())
 
     def _failed(self, fault: BaseException) -> None:
         with self._recorder.crossing.session.faults.contained("instrument"):
-            self._rest()
             self._recorder.failed(fault)
 
     def _read(self, name: str, *args: Any) -> Any:
@@ -105,7 +119,14 @@ class SeenFile:
         except BaseException as fault:
             self._failed(fault)
             raise
-        self._seen(data, asked=not args or args[0] != 0)
+        most = args[0] if args and isinstance(args[0], int) else -1
+        if name == "readline":
+            ended = not data.endswith(b"\n") and (most < 0 or len(data) < most)
+        elif name == "read1":
+            ended = not data and most != 0
+        else:
+            ended = most < 0 or len(data) < most
+        self._seen(data, ended=ended)
         return data
 
     def read(self, *args: Any) -> Any:
@@ -123,7 +144,7 @@ class SeenFile:
         except BaseException as fault:
             self._failed(fault)
             raise
-        self._seen(bytes(memoryview(buffer)[:count]), asked=len(buffer) > 0)
+        self._seen(bytes(memoryview(buffer)[:count]), ended=count < len(buffer))
         return count
 
     def close(self) -> None:
@@ -131,7 +152,8 @@ class SeenFile:
             self._inner.close()
         finally:
             with self._recorder.crossing.session.faults.contained("instrument"):
-                self._rest()
+                if self._unframer.malformed:
+                    self._recorder.broken(self._unframer.wire_end())
                 self._recorder.closed()
 
     def __getattr__(self, name: str) -> Any:
@@ -218,6 +240,11 @@ def served_response(crossing: Crossing, method: str) -> Any:
     if not _exchange.is_answer(value):
         raise Unservable(f"{crossing.address}: the record holds no HTTP answer where one was expected")
     parts = _exchange.raw_parts(value)
+    end = wire_end_of(value)
+    if end is not None:
+        response = _response(value, iter([*parts, end]), lambda: None, method, None)
+        setattr(response, BROKEN, True)
+        return response
     return _response(value, iter(parts), lambda: None, method, sum(map(len, parts)))
 
 
@@ -231,6 +258,9 @@ def _response(head: Any, portions: Iterator[bytes], close: Any, method: str, len
     def wire() -> Iterator[bytes]:
         yield "\r\n".join(lines).encode("latin-1")
         for portion in portions:
+            if isinstance(portion, WireEnd):
+                yield portion
+                return
             yield b"%x\r\n%b\r\n" % (len(portion), portion) if chunked else portion
         if chunked:
             yield b"0\r\n\r\n"

@@ -57,12 +57,12 @@ class _Sends:
     def _see(self, crossing: Crossing, response: Any, *, is_async: bool) -> None:
         with crossing.session.faults.contained("instrument"):
             headers = _httpx_parts.headers_of(response)
-            version = response.http_version if response.http_version != "HTTP/1.1" else ""
+            more = _httpx_parts.facts_of(response)
 
             def exact() -> bool:
                 return _httpx_parts.reads_packed(response)
 
-            recorder = _http.recorder_of(crossing, response.status_code, headers, exact=exact, http_version=version)
+            recorder = _http.recorder_of(crossing, response.status_code, headers, exact=exact, **more)
             _httpx_parts.tap(response, recorder, is_async=is_async)
             return
         crossing.abandon("the recorder failed to keep the answer")
@@ -77,9 +77,6 @@ class _Sends:
         else:
             body, packed = Portions(_exchange.raw_parts(value)), True
         response = _httpx_parts.streaming(self._library, value, body, request, is_async=is_async, packed=packed)
-        version = value.get("http_version")
-        if isinstance(version, str):
-            response.extensions["http_version"] = version.encode()
         client.cookies.extract_cookies(response)
         response.default_encoding = client._default_encoding
         response.elapsed = datetime.timedelta(0)

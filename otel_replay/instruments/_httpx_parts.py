@@ -62,6 +62,39 @@ def headers_of(response: Any) -> list[tuple[str, str]]:
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw]
 
 
+def facts_of(response: Any) -> dict[str, Any]:
+    """Return what a status line tells beyond the status, where it is not the usual."""
+    usual = module_of(response).codes.get_reason_phrase(response.status_code)
+    return {
+        "reason": response.reason_phrase if response.reason_phrase != usual else "",
+        "http_version": response.http_version if response.http_version != "HTTP/1.1" else "",
+    }
+
+
+def module_of(thing: object) -> Any:
+    """Return the library that `thing` comes from."""
+    return import_module(library_of(thing))
+
+
+def _extensions(module: Any, status: int, head: Any) -> dict[str, Any]:
+    """Return what a transport says of a recorded status line."""
+    version, reason = head.get("http_version") or "HTTP/1.1", head.get("reason")
+    reason = reason if isinstance(reason, str) else module.codes.get_reason_phrase(status)
+    return {"http_version": str(version).encode("ascii", "replace"), "reason_phrase": reason.encode("ascii", "replace")}
+
+
+def _raw(headers: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Return header pairs as they stood on the wire: `headers_of` back."""
+    return [(_on_wire(name), _on_wire(value)) for name, value in headers]
+
+
+def _on_wire(text: str) -> bytes:
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:  # not from us: an imported answer
+        return text.encode("utf-8", "replace")
+
+
 def identity(response: Any) -> None:
     """Make `response` take its body as unpacked already."""
     module = sys.modules[f"{library_of(response)}._decoders"]
@@ -122,7 +155,8 @@ def whole(library: str, value: Any, request: Any, extensions: dict[str, Any] | N
     status, headers = _exchange.head_from(value)
     module = import_module(library)
     content = _exchange.body_from(value.get("form"), value.get("body"))
-    response = module.Response(status, headers=headers, request=request, extensions=extensions)
+    given = {**_extensions(module, status, value), **(extensions or {})}
+    response = module.Response(status, headers=_raw(headers), request=request, extensions=given)
     identity(response)
     response._content = content
     response.is_closed = response.is_stream_consumed = True
@@ -151,7 +185,8 @@ def streaming(
     module = import_module(library)
     sync_class, async_class = _classes(library)
     stream = async_class(body.aiterate(), body.close) if is_async else sync_class(body.iterate(), body.close)
-    response = module.Response(status, headers=headers, request=request, stream=stream)
+    told = _extensions(module, status, head)
+    response = module.Response(status, headers=_raw(headers), request=request, stream=stream, extensions=told)
     if not packed:
         identity(response)
     return response

@@ -215,16 +215,14 @@ class Calls:
             return
         with crossing.session.faults.contained("instrument"):
             headers = _httpx_parts.headers_of(response)
-            version = response.http_version if response.http_version != "HTTP/1.1" else ""
+            more = {"retries": retries, **_httpx_parts.facts_of(response)}
             if hasattr(response, "_content"):
                 content = response.content
-                value = _exchange.answer_to(
-                    response.status_code, headers, content, retries=retries, http_version=version
-                )
+                value = _exchange.answer_to(response.status_code, headers, content, **more)
                 crossing.facts["answer"] = value
                 _answered(crossing, value["body"])
                 return
-            head = _exchange.head_to(response.status_code, headers, retries=retries, http_version=version)
+            head = _exchange.head_to(response.status_code, headers, **more)
             recorder = Tap(crossing, head, events=_http.is_events(headers), on_event=_event_seen)
             _httpx_parts.tap(response, recorder, is_async=is_async)
 

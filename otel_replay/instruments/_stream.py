@@ -1,7 +1,9 @@
 """Streamed bodies as crossings: recorded as they pass, one event a chunk, and served in the same portions.
 
-The first chunk of such a record is the head (status and headers), the others are events. An event is handed on when
-it is whole and recorded when it is handed on: an agent that stops on its third event has recorded three.
+The first chunk of such a record is the head (status and headers), the others are events. Below an SDK that gives its
+reader events, an event is handed on when it is whole and recorded when it is handed on: an agent that stops on its
+third event has recorded three. Where the reader sees the portions themselves they are handed on as they come, and each
+event says where in it a portion ended.
 """
 
 from __future__ import annotations
@@ -80,6 +82,12 @@ class Tap:
     def closed(self) -> None:
         self.crossing.stream_end("exhausted" if self.whole else "closed")
 
+    def broken(self, wire_end: bytes) -> None:
+        """The body ended before it was whole, with these bytes of its framing: whoever read it has seen that."""
+        with self.crossing.session.faults.contained("stream"):
+            self.crossing.chunk({"wire_end": _exchange.body_to(wire_end)})
+        self.crossing.stream_end("exhausted")
+
     def iterate(self, inner: Iterator[bytes]) -> Iterator[bytes]:
         """Yield what `inner` gives, in events."""
         while True:
@@ -117,37 +125,179 @@ class Tap:
                 yield self.step(portion)
 
 
+class PassingTap(Tap):
+    """Records an event stream whose portions are handed on as they come."""
+
+    def __init__(self, crossing: Crossing, head: dict[str, Any]) -> None:
+        super().__init__(crossing, head, events=True)
+        self._pending = b""
+        self._ends: list[int] = []
+
+    def step(self, portion: bytes, *, ends: bool = True) -> bytes:
+        """Keep the events that are whole by now. Unless it `ends`, the portion goes on with the next step."""
+        crossing = self.crossing
+        if not crossing.ended:
+            with crossing.session.faults.contained("stream"):
+                self._pending += portion
+                if ends and portion:
+                    self._ends.append(len(self._pending))
+                for event in self.splitter.feed(portion):
+                    self._keep(event)
+        return portion
+
+    def _keep(self, event: bytes) -> None:
+        size = len(event)
+        within = [end for end in self._ends if end <= size]
+        self._ends = [end - size for end in self._ends if end > size]
+        self._pending = self._pending[size:]
+        self.whole = self.whole or _LAST.match(event) is not None
+        value = _exchange.event_to(event)
+        self.crossing.chunk(value if within == [size] else {**value, "cut": within})
+
+    def _rest(self) -> None:
+        if not self.crossing.ended:
+            with self.crossing.session.faults.contained("stream"):
+                for event in self.splitter.rest():
+                    self._keep(event)
+
+    def exhausted(self) -> None:
+        self._rest()
+        super().exhausted()
+
+    def failed(self, fault: BaseException) -> None:
+        self._rest()
+        super().failed(fault)
+
+    def closed(self) -> None:
+        self._rest()
+        super().closed()
+
+    def broken(self, wire_end: bytes) -> None:
+        self._rest()
+        super().broken(wire_end)
+
+    def iterate(self, inner: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield what `inner` gives."""
+        while True:
+            try:
+                part = next(inner)
+            except StopIteration:
+                self.exhausted()
+                return
+            except BaseException as fault:
+                self.failed(fault)
+                raise
+            yield self.step(part)
+
+    async def aiterate(self, inner: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield what `inner` gives."""
+        while True:
+            try:
+                part = await anext(inner)
+            except StopAsyncIteration:
+                self.exhausted()
+                return
+            except BaseException as fault:
+                self.failed(fault)
+                raise
+            yield self.step(part)
+
+
+class Arrived(bytes):
+    """What came at once, and where in it the server's chunks ended: readers may ask for either."""
+
+    ends: tuple[int, ...] = ()
+
+
+def _part_to(part: bytes) -> dict[str, Any]:
+    value = _exchange.event_to(part)
+    ends = getattr(part, "ends", None)
+    return value if ends is None or ends == (len(part),) else {**value, "ends": list(ends)}
+
+
+class WireEnd(bytes):
+    """What a body that is not whole ends with on the wire, framing and all."""
+
+    __slots__ = ()
+
+
+def wire_end_of(value: object) -> WireEnd | None:
+    """Return what a recorded answer, or the last chunk of a stream, says of its broken end; None where it was whole."""
+    found = value.get("wire_end") if isinstance(value, dict) else None
+    if isinstance(found, (list, tuple)) and len(found) == 2:
+        return WireEnd(_exchange.body_from(*found))
+    return None
+
+
+class _Portions:
+    """Puts together the portions in which a stream came from the events that were kept of it."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def of(self, value: Any) -> list[bytes]:
+        end = wire_end_of(value)
+        if end is not None:
+            self._held = b""  # it stands in the end, with its framing
+            return [end]
+        data = _exchange.event_from(value)
+        if isinstance(value, dict) and isinstance(value.get("ends"), list):
+            arrived = Arrived(data)
+            arrived.ends = tuple(int(end) for end in value["ends"])
+            return [arrived]
+        cuts = value.get("cut", [len(data)]) if isinstance(value, dict) else [len(data)]
+        found, at = [], 0
+        for end_at in cuts if isinstance(cuts, list) else [len(data)]:
+            stop = min(int(end_at), len(data))  # redaction may have made the event shorter than it was
+            portion, self._held, at = self._held + data[at:stop], b"", max(at, stop)
+            found.append(portion)
+        self._held += data[at:]
+        return [portion for portion in found if portion]
+
+    def rest(self) -> list[bytes]:
+        held, self._held = self._held, b""
+        return [held] if held else []
+
+
 class ServedBody:
     """Serves one streamed body. `head` is its first chunk."""
 
     def __init__(self, crossing: Crossing) -> None:
         self._source = ServedSource(crossing)
+        self._portions = _Portions()
         self._over = False
         self.head = self._source.send(None)
+        assert crossing.served is not None
+        self._left = len(crossing.served.outcome.chunks) - 1
+
+    def _of(self, value: Any) -> list[bytes]:
+        """Return the portions that are whole with this chunk: all that is there, with the last one."""
+        self._left -= 1
+        found = self._portions.of(value)
+        return found if self._left else [*found, *self._portions.rest()]
 
     def iterate(self) -> Iterator[bytes]:
         while not self._over:
             try:
                 value = self._source.send(None)
-            except StopIteration:
+            except BaseException as fault:
                 self._over = True
-                return
-            except BaseException:
-                self._over = True
+                if isinstance(fault, StopIteration):
+                    return
                 raise
-            yield _exchange.event_from(value)
+            yield from self._of(value)
 
     async def aiterate(self) -> AsyncIterator[bytes]:
         while not self._over:
             try:
                 value = await self._source.asend(None)
-            except StopAsyncIteration:
+            except BaseException as fault:
                 self._over = True
-                return
-            except BaseException:
-                self._over = True
+                if isinstance(fault, StopAsyncIteration):
+                    return
                 raise
-            yield _exchange.event_from(value)
+            for portion in self._of(value):
+                yield portion
 
     def close(self) -> None:
         if not self._over:
@@ -175,10 +325,10 @@ class Portions:
 class WholeTap:
     """Records a body that is no event stream: kept whole when it has been read to its end, else as far as it was.
 
-    `finish` is called with the raw portions and returns the value of the whole answer.
+    `finish` is called with the raw portions, and with how the body broke off if it did, and returns the answer's value.
     """
 
-    def __init__(self, crossing: Crossing, head: dict[str, Any], finish: Callable[[list[bytes]], Any]) -> None:
+    def __init__(self, crossing: Crossing, head: dict[str, Any], finish: Callable[..., Any]) -> None:
         self.crossing = crossing
         self._head = head
         self._finish = finish
@@ -193,6 +343,13 @@ class WholeTap:
         return portion
 
     def exhausted(self) -> None:
+        self._returned()
+
+    def broken(self, wire_end: bytes) -> None:
+        """The body ended before it was whole, with these bytes of its framing: whoever read it has seen that."""
+        self._returned(wire_end=_exchange.body_to(wire_end))
+
+    def _returned(self, **more: Any) -> None:
         if self.crossing.ended:
             return
         parts, self._parts = self._parts, []
@@ -201,7 +358,7 @@ class WholeTap:
             return
         value: object = None
         with self.crossing.session.faults.contained("instrument"):
-            value = self._finish(parts)
+            value = self._finish(parts, **more)
         if value is None:
             self.crossing.abandon("the recorder failed to keep the answer")
         else:
@@ -227,7 +384,7 @@ class WholeTap:
             with self.crossing.session.faults.contained("stream"):
                 self.crossing.chunk(self._head)
                 for part in self._parts:
-                    self.crossing.chunk(_exchange.event_to(part))
+                    self.crossing.chunk(_part_to(part))
 
     def iterate(self, inner: Iterator[bytes]) -> Iterator[bytes]:
         """Yield what `inner` gives."""

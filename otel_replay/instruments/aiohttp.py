@@ -1,7 +1,8 @@
 """aiohttp's client: one crossing a call of `ClientSession._request`, redirects and reconnections inside.
 
-Bodies are kept as the session hands them out: unpacked, where it unpacks. Websockets cannot be kept: they are `lost`
-in a record, and refused in a replay.
+Bodies are kept as the session hands them out: unpacked, where it unpacks. Where a server's chunks ended is told to a
+reader who asks (`iter_chunks`) as far as it was known when the data came, which may be sooner or later than it was.
+Websockets cannot be kept: they are `lost` in a record, and refused in a replay.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import itertools
 from collections.abc import AsyncIterator, Mapping
 from importlib import import_module
 from typing import Any
@@ -17,7 +19,7 @@ from otel_replay.crossing import Crossing, Spec
 from otel_replay.errors import Unservable
 from otel_replay.instruments import _http
 from otel_replay.instruments._patch import Patches
-from otel_replay.instruments._stream import Portions, ServedBody, Tap, WholeTap
+from otel_replay.instruments._stream import Arrived, PassingTap, Portions, ServedBody, Tap, WholeTap
 from otel_replay.payload import register
 from otel_replay.wire import exchange as _exchange
 from otel_replay.wire.packing import packing_of
@@ -36,6 +38,7 @@ def _register() -> None:
     """Let addresses and headers be kept: aiohttp's exceptions hold them."""
     yarl, multidict = import_module("yarl"), import_module("multidict")
     register(yarl.URL, to_state=str, from_state=yarl.URL)
+    register(multidict.istr, to_state=str, from_state=multidict.istr)
     for cls in (multidict.CIMultiDict, multidict.MultiDict):
         register(cls, to_state=_pairs, from_state=cls)
     proxy = multidict.CIMultiDictProxy
@@ -43,7 +46,7 @@ def _register() -> None:
 
 
 def _pairs(headers: Any) -> list[list[str]]:
-    return [[name, value] for name, value in headers.items()]
+    return [[str(name), str(value)] for name, value in headers.items()]
 
 
 def _described(session: Any, method: str, url: Any, given: Mapping[str, Any]) -> tuple[Spec, dict[str, Any]]:
@@ -109,18 +112,30 @@ def _reader_class() -> Any:
     class Reader(streams.StreamReader):  # type: ignore[name-defined,misc]
         """A body that is recorded or served while it is read: asked for the next portion when it has none left."""
 
-        def __init__(self, portions: AsyncIterator[bytes], close: Any) -> None:
+        def __init__(self, portions: AsyncIterator[bytes], close: Any, *, chunked: bool, limit: int = 2**16) -> None:
             loop = asyncio.get_running_loop()
-            super().__init__(protocol(loop), 2**16, loop=loop)
-            self._portions_left, self._leave = portions, close
+            super().__init__(protocol(loop), limit, loop=loop)
+            self._portions_left, self._leave, self._in_chunks = portions, close, chunked
 
         async def _wait(self, func_name: str) -> None:
             try:
                 portion = await anext(self._portions_left)
             except StopAsyncIteration:
+                if self._in_chunks:
+                    self.begin_http_chunk_receiving()
+                    self.end_http_chunk_receiving()  # aiohttp tells of the last, empty chunk too
                 self.feed_eof()
                 return
-            self.feed_data(portion)
+            if not self._in_chunks:
+                self.feed_data(portion)
+                return
+            self.begin_http_chunk_receiving()
+            at = 0
+            for end in getattr(portion, "ends", (len(portion),)):
+                self.feed_data(portion[at:end])
+                self.end_http_chunk_receiving()
+                at = end
+            self.feed_data(portion[at:])
 
         def set_exception(self, *args: Any, **kwargs: Any) -> None:
             super().set_exception(*args, **kwargs)
@@ -129,12 +144,33 @@ def _reader_class() -> Any:
     return Reader
 
 
-async def _inner(content: Any) -> AsyncIterator[bytes]:
-    while True:
+async def _inner(content: Any, chunked: bool, sizes: list[int]) -> AsyncIterator[bytes]:
+    """Yield a body as it comes. The sizes of the server's chunks are added to `sizes`, where it sent chunks."""
+    while not chunked:
         part = await content.readany()
         if not part:
             return
         yield part
+    begun = 0
+    while True:
+        parts: list[bytes] = []
+        ends: list[int] = []
+        while not parts or content._buffer:
+            part, ended = await content.readchunk()
+            if not part and not ended:
+                break
+            parts.append(part)
+            begun += len(part)
+            if ended and begun:
+                sizes.append(begun)
+                ends.append(sum(map(len, parts)))
+                begun = 0
+        if not parts:
+            return
+        arrived = Arrived(b"".join(parts))
+        arrived.ends = tuple(ends)
+        if arrived or ends:
+            yield arrived
 
 
 def _see(crossing: Crossing, session: Any, response: Any, given: Mapping[str, Any]) -> None:
@@ -144,26 +180,52 @@ def _see(crossing: Crossing, session: Any, response: Any, given: Mapping[str, An
     with crossing.session.faults.contained("instrument"):
         headers = [(str(name), value) for name, value in response.headers.items()]
         given_url = str(response.real_url)
-        more: dict[str, object] = {"reason": response.reason, "url": given_url if response.history else ""}
+        more = _facts_of(response, headers)
+        more["url"] = given_url if response.history else ""
+        more["history"] = [_head_of(one) for one in response.history]
         unpacks = given.get("auto_decompress")
         unpacks = session._auto_decompress if unpacks is None else unpacks
         head = _exchange.head_to(response.status, headers, **more)
 
-        def whole(parts: list[bytes]) -> dict[str, Any]:
+        sizes: list[int] = []
+
+        def whole(parts: list[bytes], **_end: Any) -> dict[str, Any]:
             packing = packing_of(headers) if unpacks else ""
-            told = {"encoded": packing, "portions": _http.portions_of(parts), **more}
+            portions = _http.portions_of(parts)
+            told = {"encoded": packing, "portions": portions, "chunks": sizes if sizes != portions else [], **more}
             return _exchange.answer_to(response.status, headers, b"".join(parts), **told)
 
         recorder: Tap | WholeTap
-        recorder = Tap(crossing, head, events=True) if _http.is_events(headers) else WholeTap(crossing, head, whole)
+        recorder = PassingTap(crossing, head) if _http.is_events(headers) else WholeTap(crossing, head, whole)
         if response.content.at_eof():
             recorder.exhausted()
             return
         inner = response.content
-        reader = _reader_class()(recorder.aiterate(_inner(inner)), recorder.closed)
-        response.content = reader
+        chunked = getattr(inner, "_http_chunk_splits", None) is not None
+        portions = recorder.aiterate(_inner(inner, chunked, sizes))
+        limit = inner.get_read_buffer_limits()[0]
+        response.content = _reader_class()(portions, recorder.closed, chunked=chunked, limit=limit)
         return
     crossing.abandon("the recorder failed to keep the answer")
+
+
+def _facts_of(response: Any, headers: list[tuple[str, str]]) -> dict[str, object]:
+    """Return what a response tells beyond status and headers: as the server spelt it, where aiohttp does not."""
+    names = [name.decode("latin-1") for name, _ in response.raw_headers]
+    spelt = names if names != [name for name, _ in headers] and len(names) == len(headers) else []
+    version = response.version
+    usual = version is None or tuple(version) == (1, 1)
+    return {
+        "reason": response.reason,
+        "names": spelt,
+        "http_version": "" if usual else f"HTTP/{version.major}.{version.minor}",
+    }
+
+
+def _head_of(response: Any) -> dict[str, Any]:
+    headers = [(str(name), value) for name, value in response.headers.items()]
+    url = str(response.real_url)
+    return _exchange.head_to(response.status, headers, url=url, **_facts_of(response, headers))
 
 
 async def _served(session: Any, crossing: Crossing, method: str, url: Any, given: Mapping[str, Any]) -> Any:
@@ -180,7 +242,31 @@ async def _served(session: Any, crossing: Crossing, method: str, url: Any, given
         if not _exchange.is_answer(value):
             raise Unservable(f"{crossing.address}: the record holds no HTTP answer where one was expected")
         content = _exchange.body_from(value.get("form"), value.get("body"))
-        body = Portions(_exchange.cut(content, value.get("portions")))
+        body = Portions(_arrived(_exchange.cut(content, value.get("portions")), value.get("chunks")))
+    response = _response(session, method, url, given, value)
+    chunked = "chunked" in response.headers.get("Transfer-Encoding", "").lower()
+    response.content = _reader_class()(body.aiterate(), body.close, chunked=chunked)
+    before = value.get("history")
+    passed = [_response(session, method, url, given, one) for one in before] if isinstance(before, list) else []
+    response._history = tuple(passed)
+    return response
+
+
+def _arrived(portions: list[bytes], sizes: object) -> list[bytes]:
+    """Return `portions` with where chunks of these sizes end in them; as they are where no sizes are known."""
+    if not isinstance(sizes, list) or not sizes or not all(type(size) is int and size > 0 for size in sizes):
+        return portions
+    stops, found, at = set(itertools.accumulate(sizes)), [], 0
+    for portion in portions:
+        arrived = Arrived(portion)
+        arrived.ends = tuple(stop - at for stop in sorted(stops) if at < stop <= at + len(portion))
+        found.append(arrived)
+        at += len(portion)
+    return list(found)
+
+
+def _response(session: Any, method: str, url: Any, given: Mapping[str, Any], value: Any) -> Any:
+    """Return a response as the session would have made it, its body aside; its cookies are in the session's jar."""
     status, headers = _exchange.head_from(value)
     reqrep, yarl, multidict = import_module("aiohttp.client_reqrep"), import_module("yarl"), import_module("multidict")
     full = session._build_url(url)
@@ -196,17 +282,26 @@ async def _served(session: Any, crossing: Crossing, method: str, url: Any, given
         loop=asyncio.get_running_loop(), session=session, **written,
     )  # fmt: skip
     response._closed = False
-    response.version = import_module("aiohttp.http_writer").HttpVersion(1, 1)
+    response.version = import_module("aiohttp.http_writer").HttpVersion(*_version(value.get("http_version")))
     response.status, response.reason = status, value.get("reason")
     response._headers = multidict.CIMultiDictProxy(multidict.CIMultiDict(headers))
-    response._raw_headers = tuple((name.encode(), item.encode("utf-8", "surrogateescape")) for name, item in headers)
-    response.content = _reader_class()(body.aiterate(), body.close)
+    names = value.get("names")
+    names = names if isinstance(names, list) and len(names) == len(headers) else [name for name, _ in headers]
+    response._raw_headers = tuple(
+        (str(name).encode("latin-1", "replace"), item.encode("utf-8", "surrogateescape"))
+        for name, (_, item) in zip(names, headers, strict=True)
+    )
     cookies = response.headers.getall("Set-Cookie", ())
     if cookies:
         response._raw_cookie_headers = tuple(cookies)
         if hasattr(session._cookie_jar, "update_cookies_from_headers"):
             session._cookie_jar.update_cookies_from_headers(cookies, full)
     return response
+
+
+def _version(text: object) -> tuple[int, int]:
+    """Return (major, minor) of `HTTP/1.0`; that of HTTP/1.1 for anything else."""
+    return (1, 0) if text == "HTTP/1.0" else (1, 1)
 
 
 class _NothingWritten:

@@ -135,7 +135,8 @@ def _made(pool: Any, crossing: Crossing, asked: Any) -> Any:
         "preload_content": asked["preload_content"],
         "decode_content": asked["decode_content"],
         "original_response": inner,
-        "enforce_content_length": False,
+        "enforce_content_length": getattr(inner, _httplib.BROKEN, False),
+        "pool": pool,
         "request_method": asked["method"],
         "request_url": asked["url"],
     }
