@@ -13,7 +13,8 @@ from otel_replay import api, lane_account
 from otel_replay import settings as _settings
 from otel_replay.auto import read_options
 from otel_replay.crossing import Crossing
-from otel_replay.session import Scope, Session, Strand, current_line, peek_scope, set_scope
+from otel_replay.session import Scope, Session, current_line, peek_scope, set_scope
+from otel_replay.strand import Strand
 
 
 class Asked(Protocol):

@@ -16,7 +16,8 @@ from contextvars import Context
 from typing import Any
 
 from otel_replay import session as _session
-from otel_replay.session import Scope, Strand
+from otel_replay.session import Scope
+from otel_replay.strand import Strand
 
 _users = 0
 _lock = threading.Lock()

@@ -17,7 +17,8 @@ from otel_replay.envelope import NOTHING, Chunk, Outcome, Payload, lost
 from otel_replay.limits import CHUNKS_MAX
 
 if TYPE_CHECKING:
-    from otel_replay.session import Scope, Session, Strand
+    from otel_replay.session import Scope, Session
+    from otel_replay.strand import Strand
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,8 @@ from typing import Any
 from otel_replay.crossing import Crossing
 from otel_replay.errors import Unservable
 from otel_replay.instruments import _http
-from otel_replay.instruments._stream import PassingTap, ServedBody, Tap, WholeTap, WireEnd, wire_end_of
+from otel_replay.instruments._served_body import ServedBody, WireEnd, wire_end_of
+from otel_replay.instruments._stream import PassingTap, Tap, WholeTap
 from otel_replay.wire import exchange as _exchange
 
 BROKEN = "_otel_replay_broken"

@@ -14,7 +14,7 @@ from otel_replay.crossing import Crossing, Spec
 from otel_replay.errors import Unservable
 from otel_replay.instruments import _http, _httpx_parts
 from otel_replay.instruments._patch import Patches
-from otel_replay.instruments._stream import Portions, ServedBody
+from otel_replay.instruments._served_body import Portions, ServedBody
 from otel_replay.wire import exchange as _exchange
 
 

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from importlib import import_module
 from typing import Any
 
-from otel_replay.instruments._stream import Portions, ServedBody, Tap, WholeTap
+from otel_replay.instruments._served_body import Portions, ServedBody
+from otel_replay.instruments._stream import Tap, WholeTap
 from otel_replay.wire import exchange as _exchange
 from otel_replay.wire.packing import packing_of
 

@@ -22,7 +22,8 @@ from otel_replay.crossing import Crossing, Spec, is_cancellation
 from otel_replay.instruments import _http, _httpx_parts
 from otel_replay.instruments._cross import attempt_noted, cross, inner_crossing, muted, spec_of
 from otel_replay.instruments._patch import Patches
-from otel_replay.instruments._stream import Portions, ServedBody, Tap
+from otel_replay.instruments._served_body import Portions, ServedBody
+from otel_replay.instruments._stream import Tap
 from otel_replay.wire import exchange as _exchange
 
 _SAMPLING = (

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from otel_replay.crossing import Crossing
 from otel_replay.limits import PAYLOAD_BYTES_MAX
-from otel_replay.streams import ServedSource
 from otel_replay.wire import exchange as _exchange
 
 _BOUNDARY = re.compile(rb"\r\n\r\n|\n\n|\r\r")
@@ -125,7 +124,43 @@ class Tap:
                 yield self.step(portion)
 
 
-class PassingTap(Tap):
+class _Passing:
+    """Hands a body on as it comes, with each portion told to `step` before, and its end to `exhausted` or `failed`."""
+
+    if TYPE_CHECKING:
+
+        def step(self, portion: bytes) -> bytes: ...
+        def exhausted(self) -> None: ...
+        def failed(self, fault: BaseException) -> None: ...
+
+    def iterate(self, inner: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield what `inner` gives."""
+        while True:
+            try:
+                part = next(inner)
+            except StopIteration:
+                self.exhausted()
+                return
+            except BaseException as fault:
+                self.failed(fault)
+                raise
+            yield self.step(part)
+
+    async def aiterate(self, inner: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield what `inner` gives."""
+        while True:
+            try:
+                part = await anext(inner)
+            except StopAsyncIteration:
+                self.exhausted()
+                return
+            except BaseException as fault:
+                self.failed(fault)
+                raise
+            yield self.step(part)
+
+
+class PassingTap(_Passing, Tap):
     """Records an event stream whose portions are handed on as they come."""
 
     def __init__(self, crossing: Crossing, head: dict[str, Any]) -> None:
@@ -176,38 +211,6 @@ class PassingTap(Tap):
         self._rest()
         super().broken(wire_end)
 
-    def iterate(self, inner: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield what `inner` gives."""
-        while True:
-            try:
-                part = next(inner)
-            except StopIteration:
-                self.exhausted()
-                return
-            except BaseException as fault:
-                self.failed(fault)
-                raise
-            yield self.step(part)
-
-    async def aiterate(self, inner: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Yield what `inner` gives."""
-        while True:
-            try:
-                part = await anext(inner)
-            except StopAsyncIteration:
-                self.exhausted()
-                return
-            except BaseException as fault:
-                self.failed(fault)
-                raise
-            yield self.step(part)
-
-
-class Arrived(bytes):
-    """What came at once, and where in it the server's chunks ended: readers may ask for either."""
-
-    ends: tuple[int, ...] = ()
-
 
 def _part_to(part: bytes) -> dict[str, Any]:
     value = _exchange.event_to(part)
@@ -215,114 +218,7 @@ def _part_to(part: bytes) -> dict[str, Any]:
     return value if ends is None or ends == (len(part),) else {**value, "ends": list(ends)}
 
 
-class WireEnd(bytes):
-    """What a body that is not whole ends with on the wire, framing and all."""
-
-    __slots__ = ()
-
-
-def wire_end_of(value: object) -> WireEnd | None:
-    """Return what a recorded answer, or the last chunk of a stream, says of its broken end; None where it was whole."""
-    found = value.get("wire_end") if isinstance(value, dict) else None
-    if isinstance(found, (list, tuple)) and len(found) == 2:
-        return WireEnd(_exchange.body_from(*found))
-    return None
-
-
-class _Portions:
-    """Puts together the portions in which a stream came from the events that were kept of it."""
-
-    def __init__(self) -> None:
-        self._held = b""
-
-    def of(self, value: Any) -> list[bytes]:
-        end = wire_end_of(value)
-        if end is not None:
-            self._held = b""  # it stands in the end, with its framing
-            return [end]
-        data = _exchange.event_from(value)
-        if isinstance(value, dict) and isinstance(value.get("ends"), list):
-            arrived = Arrived(data)
-            arrived.ends = tuple(int(end) for end in value["ends"])
-            return [arrived]
-        cuts = value.get("cut", [len(data)]) if isinstance(value, dict) else [len(data)]
-        found, at = [], 0
-        for end_at in cuts if isinstance(cuts, list) else [len(data)]:
-            stop = min(int(end_at), len(data))  # redaction may have made the event shorter than it was
-            portion, self._held, at = self._held + data[at:stop], b"", max(at, stop)
-            found.append(portion)
-        self._held += data[at:]
-        return [portion for portion in found if portion]
-
-    def rest(self) -> list[bytes]:
-        held, self._held = self._held, b""
-        return [held] if held else []
-
-
-class ServedBody:
-    """Serves one streamed body. `head` is its first chunk."""
-
-    def __init__(self, crossing: Crossing) -> None:
-        self._source = ServedSource(crossing)
-        self._portions = _Portions()
-        self._over = False
-        self.head = self._source.send(None)
-        assert crossing.served is not None
-        self._left = len(crossing.served.outcome.chunks) - 1
-
-    def _of(self, value: Any) -> list[bytes]:
-        """Return the portions that are whole with this chunk: all that is there, with the last one."""
-        self._left -= 1
-        found = self._portions.of(value)
-        return found if self._left else [*found, *self._portions.rest()]
-
-    def iterate(self) -> Iterator[bytes]:
-        while not self._over:
-            try:
-                value = self._source.send(None)
-            except BaseException as fault:
-                self._over = True
-                if isinstance(fault, StopIteration):
-                    return
-                raise
-            yield from self._of(value)
-
-    async def aiterate(self) -> AsyncIterator[bytes]:
-        while not self._over:
-            try:
-                value = await self._source.asend(None)
-            except BaseException as fault:
-                self._over = True
-                if isinstance(fault, StopAsyncIteration):
-                    return
-                raise
-            for portion in self._of(value):
-                yield portion
-
-    def close(self) -> None:
-        if not self._over:
-            self._over = True
-            self._source.close()
-
-
-class Portions:
-    """Serves the portions of a whole answer."""
-
-    def __init__(self, portions: list[bytes]) -> None:
-        self._portions = portions
-
-    def iterate(self) -> Iterator[bytes]:
-        yield from self._portions
-
-    async def aiterate(self) -> AsyncIterator[bytes]:
-        for portion in self._portions:
-            yield portion
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class WholeTap:
+class WholeTap(_Passing):
     """Records a body that is no event stream: kept whole when it has been read to its end, else as far as it was.
 
     `finish` is called with the raw portions, and with how the body broke off if it did, and returns the answer's value.
@@ -385,29 +281,3 @@ class WholeTap:
                 self.crossing.chunk(self._head)
                 for part in self._parts:
                     self.crossing.chunk(_part_to(part))
-
-    def iterate(self, inner: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield what `inner` gives."""
-        while True:
-            try:
-                part = next(inner)
-            except StopIteration:
-                self.exhausted()
-                return
-            except BaseException as fault:
-                self.failed(fault)
-                raise
-            yield self.step(part)
-
-    async def aiterate(self, inner: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Yield what `inner` gives."""
-        while True:
-            try:
-                part = await anext(inner)
-            except StopAsyncIteration:
-                self.exhausted()
-                return
-            except BaseException as fault:
-                self.failed(fault)
-                raise
-            yield self.step(part)

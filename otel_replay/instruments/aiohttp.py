@@ -19,7 +19,8 @@ from otel_replay.crossing import Crossing, Spec
 from otel_replay.errors import Unservable
 from otel_replay.instruments import _http
 from otel_replay.instruments._patch import Patches
-from otel_replay.instruments._stream import Arrived, PassingTap, Portions, ServedBody, Tap, WholeTap
+from otel_replay.instruments._served_body import Arrived, Portions, ServedBody
+from otel_replay.instruments._stream import PassingTap, Tap, WholeTap
 from otel_replay.payload import register
 from otel_replay.wire import exchange as _exchange
 from otel_replay.wire.packing import packing_of

@@ -18,8 +18,9 @@ from otel_replay.errors import Unservable
 from otel_replay.instruments import _events
 from otel_replay.instruments._cross import attempt_noted, cross, inner_crossing, muted, spec_of
 from otel_replay.instruments._patch import Patches
+from otel_replay.instruments._served_body import Portions, ServedBody
 from otel_replay.instruments._stainless import Vendor, pins_of
-from otel_replay.instruments._stream import Portions, ServedBody, Tap
+from otel_replay.instruments._stream import Tap
 from otel_replay.wire import exchange
 
 _PATH = re.compile(r"(?:models|tunedModels|endpoints)/([^/:?]+):(\w+)")

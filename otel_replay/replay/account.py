@@ -13,7 +13,7 @@ from otel_replay.envelope import LATE
 from otel_replay.replay.divergence import Asked
 from otel_replay.replay.matching import Decision
 from otel_replay.replay.tape import Entry, Tape
-from otel_replay.session import Strand
+from otel_replay.strand import Strand
 
 
 @dataclass(slots=True, eq=False)

@@ -26,7 +26,7 @@ from otel_replay.replay.plan import Resolved, resolve
 from otel_replay.replay.served import Overridden, TapeServed
 from otel_replay.replay.tape import Entry, Line, Tape
 from otel_replay.replay.turns import Turns
-from otel_replay.session import Strand
+from otel_replay.strand import Strand
 
 
 class CrossingRecorder(Protocol):

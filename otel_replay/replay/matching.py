@@ -18,7 +18,7 @@ from otel_replay.replay.divergence import Asked
 from otel_replay.replay.plan import Resolved, nearest
 from otel_replay.replay.rebuilt import comparable, is_rebuilt
 from otel_replay.replay.tape import Entry, Line, Tape
-from otel_replay.session import Strand
+from otel_replay.strand import Strand
 
 
 @dataclass(slots=True)

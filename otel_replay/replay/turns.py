@@ -21,7 +21,7 @@ from types import FrameType
 from otel_replay import originals
 from otel_replay.limits import TURN_WAIT_MS_MAX
 from otel_replay.replay.tape import Entry, Line, Tape
-from otel_replay.session import Strand
+from otel_replay.strand import Strand
 
 _IDLE_SPINS = 6
 _SAME_ROUND_NS = 200_000

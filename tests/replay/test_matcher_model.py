@@ -22,7 +22,8 @@ from otel_replay.replay.divergence import Asked
 from otel_replay.replay.matching import Decision, KeyOf, Matcher
 from otel_replay.replay.plan import ReplayPlan, resolve
 from otel_replay.replay.tape import Tape
-from otel_replay.session import Session, Strand
+from otel_replay.session import Session
+from otel_replay.strand import Strand
 
 LETTERS = "abc"
 SPEC = {letter: Spec(letter, "tool") for letter in LETTERS}
