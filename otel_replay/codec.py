@@ -12,6 +12,8 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -19,7 +21,7 @@ import zstandard
 
 from otel_replay import jsonform, limits, protoform, semconv
 from otel_replay._proto.otel_replay.v1 import envelope_pb2 as pb
-from otel_replay.carrying import Encoding, carried, envelope_attributes, is_part, joined
+from otel_replay.carrying import Encoding, carried, cut_text, envelope_attributes, is_part, joined
 from otel_replay.envelope import Envelope, Run
 from otel_replay.jsonform import ascii_text
 from otel_replay.readable import error_event, genai_attributes, span_kind, span_name, span_status
@@ -179,6 +181,8 @@ def _whole_text(span: Span) -> tuple[str, Integrity, str]:
         if length is not None:
             return "", "missing", f"the envelope of {length!r} bytes was too large for the way it travelled"
         return "", "missing", "the span carries no envelope (content was not captured, or it was removed on the way)"
+    if cut_text(facts) is not None:
+        return "", "missing", f"not all of the spans are here that carry its {_blob_count(facts)} large strings"
     if digest == hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest():
         return text, "intact", ""
     if "[Scrubbed due to" in text or span.get("logfire.scrubbed") is not None:
@@ -186,6 +190,10 @@ def _whole_text(span: Span) -> tuple[str, Integrity, str]:
     if isinstance(length, int) and len(text) < length:
         return text, "truncated", f"the envelope was cut: {len(text)} of {length} bytes are left"
     return text, "scrubbed", "the envelope was changed on the way: its digest does not match"
+
+
+def _blob_count(facts: Mapping[str, Value]) -> int:
+    return len(set(re.findall(r",([0-9a-f]{64})", joined(facts.get(semconv.ENVELOPE_BLOBS)) or "")))
 
 
 def _message(text: str, encoding: str, message: pb.Envelope | pb.Run) -> None:
@@ -220,6 +228,20 @@ def from_span(span: Span) -> Reading:
         return Reading(None, "scrubbed", f"the envelope could not be read: {fault}")
 
 
+def from_cut_span(span: Span) -> Reading:
+    """Return what an envelope shows whose large strings travel in part spans: references stand in their places.
+
+    For people and queries to look at. `carrying.assemble` gives what may be served. Never raises.
+    """
+    text = cut_text(dict(span.attributes))
+    if text is None:
+        return from_span(span)
+    try:
+        return Reading(jsonform.envelope_from_json(text.encode()), "intact")
+    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+        return Reading(None, "scrubbed", f"the envelope could not be read: {fault}")
+
+
 def carries(text: str, attributes_json: str) -> bool:
     """True where the digest of carried `text` stands in `attributes_json`, the attributes as a JSON object."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -231,7 +253,7 @@ def integrity_of(span: Span) -> Integrity:
 
     One that travels in part spans counts as intact here; `assemble` and `from_span` know better.
     """
-    if span.get(semconv.ENVELOPE_PARTS) is not None or is_part(span):
+    if span.get(semconv.ENVELOPE_PARTS) is not None or is_part(span) or cut_text(dict(span.attributes)) is not None:
         return "intact"
     return _whole_text(span)[1]
 

@@ -183,6 +183,15 @@ def _redacted_value(key: str, value: Value, redactor: Redactor, scope: Scope) ->
 # Spans that carry their envelopes ----------------------------------------------------------------------------
 
 
+def _put_together(spans: list[Span]) -> list[Span]:
+    """Return `spans` with what travelled in part spans put back, so that redaction sees it whole.
+
+    As they are, where a part may be in another file.
+    """
+    whole = carrying.assemble(spans)
+    return spans if not whole or any(map(carrying.is_elsewhere, whole)) else whole
+
+
 def kept_spans(spans: Iterable[Span], runs: Sequence[Recording], redactor: Redactor) -> list[Span]:
     """Return the spans as the store keeps them: redacted, and with the envelope where one tells of a crossing."""
     ours = {run.run.run_id: run.run for run in runs}
@@ -198,7 +207,7 @@ def kept_spans(spans: Iterable[Span], runs: Sequence[Recording], redactor: Redac
     doubles = {place for run in runs if _foreign(run) for place in _doubles(run)}
     made: list[Span] = []
     closed: set[str] = set()
-    for span in spans:
+    for span in _put_together(list(spans)):
         clean = redacted_span(span, redactor)
         place = (span.trace_id, span.span_id)
         if place in doubles and place not in tops:

@@ -28,6 +28,7 @@ ENVELOPE_ENCODING: Final = "otel_replay.envelope.encoding"
 ENVELOPE_BYTES: Final = "otel_replay.envelope.bytes"
 ENVELOPE_SHA256: Final = "otel_replay.envelope.sha256"
 ENVELOPE_PARTS: Final = "otel_replay.envelope.parts"
+ENVELOPE_BLOBS: Final = "otel_replay.envelope.blobs"
 ENVELOPE_PART: Final = "otel_replay.envelope.part"
 
 KIND_RUN: Final = "run"

@@ -26,7 +26,7 @@ _MEMBERS = frozenset(
         *("attributes", "events", "status"),
     )
 )
-_ELSEWHERE = frozenset((semconv.ENVELOPE_PARTS, semconv.ENVELOPE_PART, f"{semconv.ENVELOPE}.1"))
+_ELSEWHERE = frozenset((semconv.ENVELOPE_PARTS, semconv.ENVELOPE_PART, semconv.ENVELOPE_BLOBS, f"{semconv.ENVELOPE}.1"))
 """Attributes that tell of an exact form which goes on in other attributes or other spans."""
 
 

@@ -45,7 +45,9 @@ class Quick:
         self._known = known
         self._rules_for = rules_for
         self._part_bytes = part_bytes
-        self._bytes_max = limits.ENVELOPE_ATTRIBUTE_BYTES_MAX // part_bytes * part_bytes
+        self._bytes_max = min(
+            limits.ENVELOPE_ATTRIBUTE_BYTES_MAX // part_bytes * part_bytes, limits.BLOB_THRESHOLD_BYTES
+        )
         self._scans: dict[tuple[str, str], Callable[[bytes], bool] | None] = {}
         run_name = orjson.dumps(run.name)
         self._run = f',"run_id":{_quoted(run.run_id)},"run_name":{run_name.decode()}'
@@ -80,7 +82,7 @@ class Quick:
             or outcome.value.encoding != "json"
             or request.reason
             or outcome.value.reason
-            or len(request.text) + len(outcome.value.text) > limits.ENVELOPE_ATTRIBUTE_BYTES_MAX
+            or len(request.text) + len(outcome.value.text) > self._bytes_max
             or (redo is None and "key" not in crossing.facts)
             or crossing.facts.get("mode", "record") not in _MODES
             or "attempts" in crossing.facts

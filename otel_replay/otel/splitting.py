@@ -91,6 +91,7 @@ class SplittingExporter(SpanExporter):
         attributes = dict(span.attributes or {})
         if attributes.pop(semconv.ENVELOPE, None) is None:
             return span, size
+        attributes.pop(semconv.ENVELOPE_BLOBS, None)
         number = 1
         while attributes.pop(f"{semconv.ENVELOPE}.{number}", None) is not None:
             number += 1

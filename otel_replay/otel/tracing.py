@@ -99,6 +99,8 @@ class Tracing:
         self._run_facts: dict[str, object] = {}
         self._run_token: object = None
         self._trace_number = 0
+        self._sent: dict[int, set[str]] = {}
+        """The large strings that each trace carries already, by their SHA-256."""
         self.trace_id = ""
         self.run_span_id = ""
         self.run_parent_id = ""
@@ -278,7 +280,8 @@ class Tracing:
             content=self._content,
             envelope_bytes_max=self._envelope_bytes_max,
         )
-        for part in carrying.part_spans(attributes):
+        sent = self._sent.setdefault(span.get_span_context().trace_id, set())
+        for part in carrying.part_spans(attributes, self.part_bytes, sent):
             under = trace.set_span_in_context(span)
             carrier = self._tracer.start_span("otel_replay.part", context=under, start_time=envelope.start_ns)
             carrier.set_attributes(_clean(part))

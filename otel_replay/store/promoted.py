@@ -117,7 +117,7 @@ def read_ours(span: Span, row: Row, reading: Reading | None) -> None:
             if any(note.startswith(NOT_WHOLE) for note in run.notes):
                 row["grade"] = "insufficient"
         return
-    reading = codec.from_span(span) if reading is None else reading
+    reading = codec.from_cut_span(span) if reading is None else reading
     row["integrity"] = reading.integrity
     envelope = reading.envelope
     if envelope is None:

@@ -186,7 +186,7 @@ def _assembled(rows: list[Row]) -> list[Row]:
     """Return the rows with envelopes that came in part spans put back on their crossings."""
     if not any(row["kind"] == semconv.KIND_PART for row in rows):
         return rows
-    shared = [row for row in rows if row["kind"] == semconv.KIND_PART or row.get("envelope") is None]
+    shared = [row for row in rows if row["kind"] == semconv.KIND_PART or _is_elsewhere(row)]
     spans = {(s.trace_id, s.span_id): s for s in carrying.assemble([from_row(row) for row in shared])}
     found = []
     for row in rows:
@@ -195,6 +195,11 @@ def _assembled(rows: list[Row]) -> list[Row]:
         span = spans.get((row["trace_id"], row["span_id"]))
         found.append({**row, **_WITHOUT_TEXTS, **to_row(span)} if span is not None else row)
     return found
+
+
+def _is_elsewhere(row: Row) -> bool:
+    """True where the envelope of a row, or strings of it, may be in part spans."""
+    return row.get("envelope") is None or f'"{semconv.ENVELOPE_BLOBS}":' in row["attributes"]
 
 
 def run_of(row: Row) -> Run | None:
