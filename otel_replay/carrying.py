@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -23,6 +23,7 @@ from otel_replay.span import KeyValue, Span, Value
 
 Encoding: TypeAlias = Literal["json", "hex", "zstd"]
 
+PART_NAME = "otel_replay.part"
 _CARRIER = re.compile(re.escape(semconv.ENVELOPE) + r"(\.\d+)?")
 
 
@@ -115,6 +116,29 @@ def _parts(kept: list[KeyValue], name: str, text: str, part_bytes: int) -> list[
         ]
         for number, at in enumerate(range(0, len(carriers), size))
     ]
+
+
+def split(spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield `spans`, each followed by the part spans of what is too large for it; their ids are always the same."""
+    sent: dict[tuple[Value, str], set[str]] = {}
+    for span in spans:
+        attributes = list(span.attributes)
+        known = sent.setdefault((span.get(semconv.RUN_ID), span.trace_id), set())
+        parts = part_spans(attributes, sent=known)
+        yield replace(span, attributes=tuple(attributes)) if parts or len(attributes) != len(span.attributes) else span
+        for number, part in enumerate(parts):
+            yield Span(
+                trace_id=span.trace_id,
+                span_id=hashlib.sha256(f"part {number} of {span.span_id}".encode()).hexdigest()[:16],
+                parent_span_id=span.span_id,
+                name=PART_NAME,
+                kind=1,
+                start_ns=span.start_ns,
+                end_ns=span.end_ns,
+                attributes=tuple(part),
+                resource=span.resource,
+                scope=span.scope,
+            )
 
 
 def is_part(span: Span) -> bool:

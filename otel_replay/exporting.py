@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from otel_replay import codec, sources
+from otel_replay import carrying, codec, sources
 from otel_replay import settings as _settings
 from otel_replay.envelope import Recording
 from otel_replay.errors import NeverRecorded, UsageError
@@ -74,8 +74,11 @@ def export_bytes(spans: Sequence[Span], form: str) -> bytes:
 
 
 def write_fixture(path: Path, spans: Sequence[Span]) -> None:
-    """Write a committed fixture: OTLP JSON Lines in a stable order, without this machine's resource. Whole or not."""
-    neutral = [replace(span, resource=Resource()) for span in stable(spans)]
+    """Write a committed fixture: OTLP JSON Lines in a stable order, without this machine's resource. Whole or not.
+
+    A large string stands in it once, however many crossings hold it.
+    """
+    neutral = stable(carrying.split(replace(span, resource=Resource()) for span in stable(spans)))
     data = export_bytes(neutral, "otlp-json")
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.new")

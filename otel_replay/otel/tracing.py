@@ -283,7 +283,7 @@ class Tracing:
         sent = self._sent.setdefault(span.get_span_context().trace_id, set())
         for part in carrying.part_spans(attributes, self.part_bytes, sent):
             under = trace.set_span_in_context(span)
-            carrier = self._tracer.start_span("otel_replay.part", context=under, start_time=envelope.start_ns)
+            carrier = self._tracer.start_span(carrying.PART_NAME, context=under, start_time=envelope.start_ns)
             carrier.set_attributes(_clean(part))
             carrier.end(end_time=envelope.end_ns)
         set_attributes(span, _clean(attributes))

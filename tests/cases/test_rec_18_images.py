@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from otel_replay import boundary, carrying, codec, limits, open_store, replay
 from otel_replay.blobs import name_of
 from otel_replay.cli import cli
-from otel_replay.errors import Diverged, IncompleteRecording
+from otel_replay.errors import Diverged, IncompleteRecording, Unservable
 from otel_replay.otel.convert import to_neutral
 from otel_replay.span import Span
 from otel_replay.wire.protobuf import request_from_spans
@@ -144,6 +144,28 @@ def test_rec_18_the_spans_alone_are_replayed_and_asked(lab: Lab, spans: InMemory
         assert conversation(image)()[7].startswith("turn 7")
 
 
+def test_rec_18_a_committed_fixture_holds_one_image(lab: Lab) -> None:
+    image = "iVBORw0KGgo" + "x" * MIB
+    lab.record(conversation(image))
+    done = CliRunner().invoke(cli, ["promote", "run", "--to", "incidents", "--store", str(lab.store)])
+    assert done.exit_code == 0, done.output
+    (fixture,) = Path("incidents").glob("*.otlp.jsonl")
+    assert fixture.stat().st_size < len(image) + 20 * 25_000
+    before = fixture.read_bytes()
+    with replay(str(fixture)) as session:
+        assert conversation(image)()[19].startswith("turn 19")
+    assert session.recording.envelopes == lab.envelopes()
+    with open_store("imported", create=True) as store:
+        assert CliRunner().invoke(cli, ["import", str(fixture), "--store", "imported"]).exit_code == 0
+        (run,) = store.runs()
+        assert store.recording(run.run_id).envelopes == lab.envelopes()
+    assert files(Path("imported"), "spans", "blobs") < len(image) + 60_000
+    again = CliRunner().invoke(cli, ["promote", run.run_id, "--to", "again", "--store", "imported"])
+    assert again.exit_code == 0, again.output
+    (second,) = Path("again").glob("*.otlp.jsonl")
+    assert second.read_bytes() == before
+
+
 def test_rec_18_an_image_that_was_lost_on_the_way_is_missing_by_name(
     lab: Lab, spans: InMemorySpanExporter, tmp_path: Path
 ) -> None:
@@ -173,7 +195,10 @@ def test_rec_18_an_image_that_left_the_store_is_missing_by_name(lab: Lab) -> Non
         lab.replay(conversation(image))
 
 
-def test_rec_18_beyond_the_hard_limit_it_says_what_is_missing(lab: Lab, spans: InMemorySpanExporter) -> None:
+def test_rec_18_beyond_the_hard_limit_it_says_what_is_missing(
+    lab: Lab, spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTEL_REPLAY_STRICT")
     request = prompt(limits.PAYLOAD_BYTES_MAX + MIB)
     answer = lab.record(lambda: ask(**request), strict=False)
     assert answer["model"] == "demo-1"
@@ -185,7 +210,7 @@ def test_rec_18_beyond_the_hard_limit_it_says_what_is_missing(lab: Lab, spans: I
     read = codec.from_span(crossing).envelope
     assert read is not None
     assert read.request.reason == envelope.request.reason
-    with pytest.raises((IncompleteRecording, Diverged)):
+    with pytest.raises(Unservable, match="larger than 64 MB"):
         lab.replay(lambda: ask(**request))
 
 
