@@ -278,6 +278,9 @@ def _lossy_messages(span: Span, row: Row) -> None:
             row[column] = tree if isinstance(tree, str) else orjson.dumps(tree).decode()
 
 
+ROW_FAULTS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What `from_row` raises for a row that was damaged."""
+
 # from_row ------------------------------------------------------------------------------------------------
 
 

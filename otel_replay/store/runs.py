@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from otel_replay import carrying, codec, jsonform, semconv
 from otel_replay.envelope import NOT_WHOLE, Envelope, Mark, Recording, Run
 from otel_replay.errors import NeverRecorded, StoreError, UsageError
+from otel_replay.span import Span
 from otel_replay.store.large import MISSING
-from otel_replay.store.rows import Row, envelope_text, from_row, to_row
+from otel_replay.store.rows import ROW_FAULTS, Row, envelope_text, from_row, to_row
 from otel_replay.wholeness import gaps_and_problems
 
 _WITHOUT_TEXTS: Row = dict.fromkeys(("request", "response", "envelope", "content", "request_at", "response_at"))
@@ -113,7 +115,7 @@ def envelope_of(row: Row) -> tuple[Envelope | None, str]:
         return short, ""
     try:
         reading = codec.from_span(from_row(row))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:
+    except ROW_FAULTS as fault:
         return None, f"missing: the row was damaged: {fault}"
     if reading.envelope is None:
         return None, f"{reading.integrity}: {reading.reason}"
@@ -125,9 +127,9 @@ def _short_way(row: Row) -> Envelope | None:
         return None
     if not row["envelope"].startswith("{"):  # hex or zstd
         return None
-    if not codec.carries(envelope_text(row), row["attributes"]):
-        return None
     try:
+        if not codec.carries(envelope_text(row), row["attributes"]):
+            return None
         return jsonform.envelope_from_cut_json(
             row["envelope"],
             row["request"] if row.get("request_at") is not None else None,
@@ -136,7 +138,7 @@ def _short_way(row: Row) -> Envelope | None:
             span_id=row["span_id"],
             parent_span_id=row["parent_span_id"],
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except ROW_FAULTS:
         return None
 
 
@@ -187,7 +189,7 @@ def _assembled(rows: list[Row]) -> list[Row]:
     if not any(row["kind"] == semconv.KIND_PART for row in rows):
         return rows
     shared = [row for row in rows if row["kind"] == semconv.KIND_PART or _is_elsewhere(row)]
-    spans = {(s.trace_id, s.span_id): s for s in carrying.assemble([from_row(row) for row in shared])}
+    spans = {(s.trace_id, s.span_id): s for s in carrying.assemble(list(_readable(shared)))}
     found = []
     for row in rows:
         if row["kind"] == semconv.KIND_PART:
@@ -199,7 +201,13 @@ def _assembled(rows: list[Row]) -> list[Row]:
 
 def _is_elsewhere(row: Row) -> bool:
     """True where the envelope of a row, or strings of it, may be in part spans."""
-    return row.get("envelope") is None or f'"{semconv.ENVELOPE_BLOBS}":' in row["attributes"]
+    return row.get("envelope") is None or f'"{semconv.ENVELOPE_BLOBS}":' in (row["attributes"] or "")
+
+
+def _readable(rows: Iterable[Row]) -> Iterator[Span]:
+    for row in rows:
+        with suppress(*ROW_FAULTS):  # what is said of its crossing is that its envelope is missing
+            yield from_row(row)
 
 
 def run_of(row: Row) -> Run | None:

@@ -25,7 +25,7 @@ from otel_replay.store.journals import JournalRows, journal_paths, read_all, sho
 from otel_replay.store.large import MISSING
 from otel_replay.store.notes import Note, Notes, write_note
 from otel_replay.store.prune import Pruning, blob_use, choose_runs, remove_runs, sizes_of
-from otel_replay.store.rows import Row, to_row
+from otel_replay.store.rows import ROW_FAULTS, Row, to_row
 from otel_replay.store.runs import RUN_COLUMNS, RunInfo
 from otel_replay.store.seal import add_rows, part_against, seal_journals
 from otel_replay.store.storage import LocalStorage, Storage
@@ -407,7 +407,13 @@ class Store:
         if shared.column(0)[0].as_py() > 1:
             start, end = min(row["start_ns"] for row in own), max(row["end_ns"] for row in own)
             rows = [row for row in rows if row["run_id"] is not None or start <= row["start_ns"] <= end]
-        return [shown_span(row) for row in rows]
+        found = []
+        for row in rows:
+            try:
+                found.append(shown_span(row))
+            except ROW_FAULTS as fault:
+                self.problems += (f"the span {row['span_id']} can't be given back: its row was damaged: {fault}",)
+        return found
 
     def _rows(self, condition: str, parameters: Sequence[Any], order: str) -> list[Row]:
         with self._lock:

@@ -222,6 +222,25 @@ def test_only_an_old_file(store: Store) -> None:
     assert set(open_store(store.root).recording(run.run_id).damaged) == {"search[1]", "search[2]", "search[3]"}
 
 
+@pytest.mark.parametrize("text", ["no JSON", "[1]", None])
+def test_a_row_whose_attributes_are_no_json_is_named_and_its_run_is_given_without_it(
+    store: Store, text: str | None
+) -> None:
+    run, envelopes = make_run()
+    store.write(run_spans(run, envelopes))
+    (path,) = store.folder.paths()
+    table = pq.read_table(path)
+    column = table.column("attributes").to_pylist()
+    at = table.column("address").to_pylist().index("search[2]")
+    column[at] = text
+    place = table.schema.get_field_index("attributes")
+    pq.write_table(table.set_column(place, table.schema.field(place), pa.array(column)), path)
+    reader = open_store(store.root)
+    assert len(reader.spans(run.run_id)) == table.num_rows - 1
+    assert any("its row was damaged" in problem for problem in reader.problems)
+    assert set(reader.recording(run.run_id).damaged) == {"search[2]"}
+
+
 def test_row_groups_are_cut_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("otel_replay.limits.ROW_GROUP_BYTES", 10_000)
     rows = [
