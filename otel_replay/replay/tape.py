@@ -70,7 +70,8 @@ class Line:
 
     def ahead(self) -> Iterable[Entry]:
         """Yield the unserved entries from the cursor on."""
-        for entry in self.entries[self.cursor :]:
+        for at in range(self.cursor, len(self.entries)):  # no slice: most who ask look at the first one only
+            entry = self.entries[at]
             if not (entry.used or entry.passed_over):
                 yield entry
 
