@@ -93,9 +93,11 @@ class Crossing:
         "_chunks",
         "_ended",
         "_image",
-        "_open",
-        "_redo",
+        "_outcome",
+        "_request",
         "address",
+        "answered",
+        "asked",
         "changed",
         "children",
         "counts",
@@ -103,12 +105,11 @@ class Crossing:
         "end_seq",
         "facts",
         "kind",
+        "live",
         "mutes",
         "name",
         "notes",
-        "outcome",
         "parent",
-        "request",
         "result",
         "seq",
         "served",
@@ -134,9 +135,13 @@ class Crossing:
         self.end_seq = 0
         self.start_ns = originals.now_ns()
         self.end_ns = 0
-        self.request: Payload = NOTHING
+        self.asked: bytes | None = None
+        """The request's text as UTF-8, where it is plain JSON."""
+        self.answered: bytes | None = None
+        """The same of what a call returned."""
+        self.live: object = None
+        """The request as the call sees it, and may change it; None where it cannot."""
         self.changed: Payload | None = None
-        self.outcome: Outcome | None = None
         self.result: object = None
         self.notes: list[str] = ["context lost: attached to the only active run"] if strand.adrift else []
         self.facts: dict[str, object] = {}
@@ -145,12 +150,28 @@ class Crossing:
         self.mutes: bool = spec.mutes or (parent is not None and parent.mutes)
         self._chunks: list[Chunk] = []
         self._ended = False
-        self._open = 0
-        self._redo: Callable[[], object] | None = None
         self._image: bytes | None = None
+        self._request: Payload | None = None
+        self._outcome: Outcome | None = None
 
     def __repr__(self) -> str:
         return f"<crossing {self.address}>"
+
+    @property
+    def request(self) -> Payload:
+        """What went in, as it was at entry."""
+        found = self._request
+        if found is None:
+            found = self._request = NOTHING if self.asked is None else Payload("json", self.asked.decode())
+        return found
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What came of it; None while it runs."""
+        found = self._outcome
+        if found is None and self.answered is not None:
+            found = self._outcome = Outcome("returned", Payload("json", self.answered.decode()))
+        return found
 
     # Running ---------------------------------------------------------------------------------------------
     def open(self) -> tuple[object, object]:
@@ -169,9 +190,17 @@ class Crossing:
     # Ending: each of these ends a crossing that has not ended yet, and does nothing to one that has --------
     def returned(self, value: object) -> None:
         """The call returned `value`."""
-        if not self._ended:
-            self.result = value
-            self._finish(lambda: Outcome("returned", self._encode(value)))
+        if self._ended:
+            return
+        self.result = value
+        self._ends()
+        try:
+            self.answered = payload.plain_json(value)
+            if self.answered is None:
+                self._outcome = Outcome("returned", self._encode(value))
+        except Exception as fault:  # noqa: BLE001  # the agent goes on, whatever fails here
+            self.session.faults.caught("outcome", fault)
+        self._leave()
 
     def raised(self, fault: BaseException) -> None:
         """The call raised `fault`. A cancellation is an outcome of its own, apart from error and success."""
@@ -216,7 +245,9 @@ class Crossing:
     def end_with(self, outcome: Outcome) -> None:
         """A served crossing was handed over with `outcome`."""
         if not self._ended:
-            self._redo = None
+            self.live = None
+            if outcome.kind == "returned" and outcome.value.encoding == "json" and not outcome.value.reason:
+                self.answered = outcome.value.text.encode()
             self._finish(lambda: outcome)
 
     def forget(self) -> None:
@@ -227,28 +258,37 @@ class Crossing:
         return payload.encode(value, strict=self.session.faults.strict)
 
     def _finish(self, outcome: Callable[[], Outcome]) -> None:
+        self._ends()
+        with self.session.faults.contained("outcome"):
+            self._outcome = outcome()
+        self._leave()
+
+    def _ends(self) -> None:
         self._ended = True
         self.end_seq = next(self.session.ends)
         self.end_ns = originals.now_ns()
+
+    def _leave(self) -> None:
         session = self.session
-        with session.faults.contained("outcome"):
-            self.outcome = outcome()
-        if self.outcome is None:
-            self.outcome = Outcome("lost", lost("the recorder failed to encode the outcome"))
-        if reason := self.outcome.lost_reason:
-            session.faults.unkept(self.name, self.address, reason)
-        if self._redo is not None:
-            with session.faults.contained("arguments"):
-                self._look_at(self._redo())
+        if self.answered is None:
+            if self._outcome is None:
+                self._outcome = Outcome("lost", lost("the recorder failed to encode the outcome"))
+            if reason := self._outcome.lost_reason:
+                session.faults.unkept(self.name, self.address, reason)
+        if self.live is not None and self._image is not _STEADY:
+            try:
+                self._look_at(self.live)
+            except Exception as fault:  # noqa: BLE001
+                session.faults.caught("arguments", fault)
         session.driver.leave(self)
         # An exception holds the frame that holds this crossing: kept on, it would keep the agent's objects alive.
-        self._redo = self._image = None
+        self.live = self._image = None
         if not session.keeps_results:
             self.result = None
 
     def _look_at(self, request: object) -> None:
         """Keep the arguments once more where the call changed them."""
-        if self._image is _STEADY or (self._image is not None and _image(request) == self._image):
+        if self._image is not None and _image(request) == self._image:
             return
         again = payload.encode(request)
         if again.text != self.request.text:
@@ -294,14 +334,18 @@ def enter(scope: Scope, spec: Spec, args: tuple[object, ...], kwargs: Mapping[st
             return None  # the call itself is going to raise it, in its own words
     parent = scope.crossing
     crossing = Crossing(session, spec, parent, scope.strand)
-    with faults.contained("request"):
-        crossing.request = payload.encode(request, strict=faults.strict)
+    try:
+        asked = crossing.asked = payload.plain_json(request)
+        if asked is None:
+            crossing._request = payload.encode(request, strict=faults.strict)
         if spec.mutable_arguments:
-            crossing._redo = lambda: request
+            crossing.live = request
             if not _holds_mutable(request):
                 crossing._image = _STEADY
-            elif crossing.request.encoding == "json" and len(crossing.request.text) <= _IMAGE_BYTES_MAX:
+            elif asked is not None and len(asked) <= _IMAGE_BYTES_MAX:
                 crossing._image = _image(request)
+    except Exception as fault:  # noqa: BLE001  # the agent goes on, whatever fails here
+        faults.caught("request", fault)
     session.driver.enter(crossing)
     return crossing
 
@@ -325,7 +369,8 @@ def _image(request: Any) -> bytes | None:
         return None
 
 
+_STEADY_TYPES = frozenset({str, int, float, bool, bytes, type(None)})
+
+
 def _holds_mutable(request: object) -> bool:
-    if not isinstance(request, dict):
-        return False
-    return any(not isinstance(value, (str, int, float, bool, bytes, type(None))) for value in request.values())
+    return isinstance(request, dict) and not _STEADY_TYPES.issuperset(map(type, request.values()))

@@ -47,6 +47,15 @@ class Faults:
                 reason,
             )
 
+    def caught(self, step: str, fault: Exception) -> None:
+        """Count an exception of the recorder, which goes no further. To be called where it was caught.
+
+        `contained` in the words of `except`: for the steps that every crossing takes.
+        """
+        if isinstance(fault, Unencodable):
+            raise fault  # asked for by strict mode
+        self.note(step, fault)
+
     def contained(self, step: str) -> _Contained:
         """Return a context in which an exception of the recorder is counted and goes no further."""
         found = self._contained.get(step)

@@ -10,9 +10,11 @@ Law: what `append_*` returned from is read back, after `kill -9` too.
 from __future__ import annotations
 
 import os
+import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,7 @@ class JournalWriter:
 
     def append(self, entry: bytes) -> None:
         """Append one serialised JournalEntry. Durable against SIGKILL on return, against power loss with fsync."""
-        frame = b"".join((len(entry).to_bytes(4, "little"), zlib.crc32(entry).to_bytes(4, "little"), entry))
+        frame = _HEAD(len(entry), zlib.crc32(entry)) + entry
         written = os.write(self._descriptor, frame)
         while written < len(frame):  # a signal or a nearly full disk; the frame stays torn if this raises
             written += os.write(self._descriptor, frame[written:])
@@ -74,8 +76,19 @@ class JournalWriter:
     def run_start(self, run: Run) -> None:
         self.append(pb.JournalEntry(run_start=protoform.run_to_message(run)).SerializeToString())
 
-    def mark(self, mark: Mark) -> None:
-        self.append(mark_entry(mark))
+    def mark(
+        self,
+        address: str,
+        boundary: str,
+        kind: str,
+        seq: int,
+        strand: int = 0,
+        start_ns: int = 0,
+        parent: str = "",
+        span_id: str = "",
+    ) -> None:
+        """Append that a crossing was entered."""
+        self.append(mark_entry(address, boundary, kind, seq, strand, start_ns, parent, span_id))
 
     def crossing(self, envelope: Envelope) -> None:
         message = protoform.envelope_to_message(envelope)
@@ -124,23 +137,31 @@ class JournalWriter:
 # By hand, since message objects cost more than the rest of the recording; tests hold both ways together.
 _JSON, _TRACE_ID, _SPAN_ID, _PARENT_SPAN_ID = b"\x0a", b"\x12", b"\x1a", b"\x22"
 _WRITTEN, _MARK = b"\x32", b"\x12"
+_HEAD = struct.Struct("<II").pack
+_START = struct.Struct("<BQ").pack
 
 
-def mark_entry(mark: Mark) -> bytes:
+def mark_entry(
+    address: str, boundary: str, kind: str, seq: int, strand: int, start_ns: int, parent: str, span_id: str
+) -> bytes:
     """Return the serialised JournalEntry of a mark."""
     body = b"".join(
         (
-            _field(b"\x0a", mark.address),
-            _field(b"\x12", mark.boundary),
-            _field(b"\x1a", mark.kind),
-            b"\x20" + _varint(mark.seq) if mark.seq else b"",
-            b"\x28" + _varint(mark.strand) if mark.strand else b"",
-            b"\x31" + mark.start_ns.to_bytes(8, "little") if mark.start_ns else b"",
-            _field(b"\x3a", mark.parent),
-            _field(b"\x42", mark.span_id),
+            _field(b"\x0a", address),
+            _names(boundary, kind),
+            b"\x20" + _varint(seq) if seq else b"",
+            b"\x28" + _varint(strand) if strand else b"",
+            _START(0x31, start_ns) if start_ns else b"",
+            _field(b"\x3a", parent) if parent else b"",
+            _field(b"\x42", span_id),
         )
     )
     return b"".join((_MARK, _varint(len(body)), body))
+
+
+@lru_cache(maxsize=256)
+def _names(boundary: str, kind: str) -> bytes:
+    return _field(b"\x12", boundary) + _field(b"\x1a", kind)
 
 
 def _field(tag: bytes, text: str) -> bytes:
@@ -148,7 +169,7 @@ def _field(tag: bytes, text: str) -> bytes:
     if not text:
         return b""
     data = text.encode()
-    return b"".join((tag, _varint(len(data)), data))
+    return tag + _varint(len(data)) + data
 
 
 _SMALL = tuple(bytes((number,)) for number in range(128))

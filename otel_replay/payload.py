@@ -14,6 +14,7 @@ Objects that stood twice in a value come back as equal copies. A value that cont
 
 from __future__ import annotations
 
+import gc
 from math import isfinite
 from typing import Any, cast
 
@@ -28,10 +29,12 @@ from otel_replay.envelope import lost as lost_payload
 from otel_replay.errors import Unencodable, Unservable
 from otel_replay.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX
 
-__all__ = ["allow_packages", "decode", "encode", "plain", "register"]
+__all__ = ["allow_packages", "decode", "encode", "plain", "plain_json", "register"]
 
 _FAMILIES = (arrays, classes, exceptions, http, models, refused, standard, type_objects)
 _LEAVES = frozenset((str, int, bool, type(None)))
+_HOLDERS = frozenset((list, dict))
+_PLAIN = _LEAVES | _HOLDERS | {float}
 _TOO_LARGE = f"it is larger than {PAYLOAD_BYTES_MAX // 1024 // 1024} MB"
 
 
@@ -41,8 +44,8 @@ def encode(value: object, *, strict: bool = False) -> Payload:
     What cannot be kept stands in place as a `lost` tag, and `reason` says the first such part's path and why; a
     value lost as a whole has the encoding "lost". With `strict` a loss raises Unencodable; nothing else is raised.
     """
-    text = _fast(value)
-    payload = Payload("json", text) if text is not None else _slow(value)
+    raw = plain_json(value)
+    payload = Payload("json", raw.decode()) if raw is not None else _slow(value)
     if strict and payload.reason:
         raise Unencodable(payload.reason)
     return payload
@@ -72,47 +75,44 @@ def decode(payload: Payload) -> Any:
         raise Unservable(f"the recorded value cannot be rebuilt: {type(error).__name__}: {error}") from error
 
 
-def _fast(value: object) -> str | None:
-    """Return the text of a value that is plain JSON all through, or None where the slow path must look."""
-    kind = type(value)
+def plain_json(value: object) -> bytes | None:
+    """Return the text of a value that is plain JSON all through, as UTF-8; None where `encode` must look closer."""
     try:
-        if kind is list or kind is dict:
-            if not _only_plain(value):
-                return None
-        elif kind not in _LEAVES:
+        if not _only_plain(value):
             return None
         raw = orjson.dumps(value)  # refuses lone surrogates, longer integers, and keys that are not exactly str
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: another thread changed it while it was read
         return None
-    if len(raw) > PAYLOAD_BYTES_MAX or b'"$":' in raw:
+    if len(raw) > PAYLOAD_BYTES_MAX or (b"$" in raw and b'"$":' in raw):
         return None
-    return raw.decode()
+    return raw
 
 
 def _only_plain(value: Any) -> bool:
-    """Return True for a list or dict that holds plain JSON all through, keys aside.
+    """Return True for a value that is plain JSON all through, keys aside.
 
     Exact types only: orjson alone writes tuples, enums, UUIDs and NaN without a word as something else. Level by
-    level, so that depth and number are bounded also where a value contains itself.
+    level, so that depth and number are bounded also where a value contains itself; and in calls that look at a whole
+    level at once, since a loop of our own would cost more than all the rest of the encoding.
     """
-    level, nodes = [value], 0
+    kind = type(value)
+    if kind is not dict and kind is not list:
+        return kind in _LEAVES or (kind is float and isfinite(value))
+    level: list[Any] = gc.get_referents(value)  # what it holds; a dict's keys may be among it
+    nodes = 0
     for _ in range(PAYLOAD_DEPTH_MAX):
-        below: list[Any] = []
-        for holder in level:
-            nodes += len(holder)
-            if nodes > NODES_MAX:
-                return False
-            for item in holder.values() if type(holder) is dict else holder:
-                kind = type(item)
-                if kind in _LEAVES:
-                    continue
-                if kind is list or kind is dict:
-                    below.append(item)
-                elif kind is not float or not isfinite(item):
-                    return False
-        if not below:
-            return True
-        level = below
+        nodes += len(level)
+        kinds = set(map(type, level))
+        if kinds <= _LEAVES:
+            return nodes <= NODES_MAX
+        if nodes > NODES_MAX or not kinds <= _PLAIN:
+            return False
+        if kinds <= _HOLDERS:
+            level = gc.get_referents(*level)
+            continue
+        if float in kinds and not all(map(isfinite, [item for item in level if type(item) is float])):
+            return False
+        level = gc.get_referents(*[item for item in level if type(item) in _HOLDERS])
     return False
 
 

@@ -9,9 +9,9 @@ the provider samples, limits or counts in a way of its own, the public way serve
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 from otel_replay import originals
@@ -35,12 +35,14 @@ class CheapSpans:
         self._tracer = tracer
         self._span = _span_class()
         self._context = SpanContext
-        self._bounded = _bounded()
-        self._most = limits.max_span_attributes
         self._same = {
             "_instrumentation_info": tracer.instrumentation_info,
             "_instrumentation_scope": tracer._instrumentation_scope,
             "_end_time": None,
+            "_kind": None,
+            "_name": "",
+            "_parent": None,
+            "_resource": None,
             "_sampler": tracer.sampler,
             "_trace_config": None,
             "_record_exception": True,
@@ -71,19 +73,20 @@ class CheapSpans:
         if not flags & 1 or parent.is_remote or not tracer._is_enabled():
             return None
         span = object.__new__(self._span)
-        fields = span.__dict__
-        fields.update(self._same)
-        fields["_name"] = name
-        fields["_context"] = self._context(
-            parent.trace_id, originals.new_span_id(), is_remote=False, trace_flags=flags, trace_state=parent.trace_state
-        )
-        fields["_parent"] = parent
-        fields["_kind"] = kind
-        fields["_resource"] = tracer.resource
-        fields["_start_time"] = start_ns
-        fields["_attributes"] = self._bounded(self._most, None, False)
-        fields["_span_processor"] = processor = tracer.span_processor
-        fields["_lock"] = threading.Lock()
+        processor = tracer.span_processor
+        # As SpanContext makes itself, without the check of ids that can't be out of their range.
+        context = (parent.trace_id, originals.new_span_id(), False, flags, parent.trace_state, parent.is_valid)
+        span.__dict__ = {
+            **self._same,
+            "_name": name,
+            "_context": tuple.__new__(self._context, context),
+            "_parent": parent,
+            "_kind": kind,
+            "_resource": tracer.resource,
+            "_start_time": start_ns,
+            "_span_processor": processor,
+            "_lock": Lock(),
+        }
         if links:
             span._links = span._new_links(links)
         processor.on_start(span, parent_context=None)
@@ -91,18 +94,24 @@ class CheapSpans:
 
 
 def add_clean(span: Any, attributes: dict[str, Any]) -> bool:
-    """Set `attributes`, whose values are clean and few, on a span that was started here; False where it is not so."""
+    """Set `attributes`, whose values are clean and few, on a span that was started here; False where it is not so.
+
+    They are the span's own from then on.
+    """
     if type(span) is not _span_class():
         return False
-    held = span._attributes
     with span._lock:
+        if span._end_time is not None:
+            return False
+        most = span._limits.max_span_attributes
+        held = span.__dict__.get("_attributes")
+        if held is None:  # nobody has set any: these become them
+            if most is not None and len(attributes) > most:
+                return False
+            span._new_attributes()._dict = attributes
+            return True
         within: dict[str, Any] = held._dict
-        most = held.maxlen
-        if (
-            span._end_time is not None
-            or (most is not None and len(within) + len(attributes) > most)
-            or (within and not within.keys().isdisjoint(attributes))
-        ):
+        if (most is not None and len(within) + len(attributes) > most) or not within.keys().isdisjoint(attributes):
             return False
         with held._lock:
             within.update(attributes)
@@ -111,22 +120,28 @@ def add_clean(span: Any, attributes: dict[str, Any]) -> bool:
 
 @cache
 def _span_class() -> Any:
+    from opentelemetry.attributes import BoundedAttributes
     from opentelemetry.sdk.trace import Span
 
     class CrossingSpan(Span):
-        """A span whose events and links are made on demand, and which is handed on itself when it ends."""
+        """A span whose attributes, events and links are made on demand, and which is itself handed on at its end."""
 
         def __init__(self) -> None:
             raise TypeError("a CrossingSpan is made by CheapSpans.start")
 
         def __getattr__(self, name: str) -> Any:
+            # `setdefault`, so that of two threads that ask at once both get the same.
+            if name == "_attributes":
+                return self._new_attributes()
             if name == "_events":
-                self._events = cast("Any", self)._new_events()
-                return self._events
+                return self.__dict__.setdefault(name, cast("Any", self)._new_events())
             if name == "_links":
-                self._links = cast("Any", self)._new_links(())
-                return self._links
+                return self.__dict__.setdefault(name, cast("Any", self)._new_links(()))
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+        def _new_attributes(self) -> Any:
+            most = cast("Any", self)._limits.max_span_attributes
+            return self.__dict__.setdefault("_attributes", BoundedAttributes(most, None, False))
 
         @property
         def events(self) -> Any:
@@ -158,13 +173,6 @@ def _span_class() -> Any:
             self._span_processor.on_end(self)
 
     return CrossingSpan
-
-
-@cache
-def _bounded() -> Any:
-    from opentelemetry.attributes import BoundedAttributes
-
-    return BoundedAttributes
 
 
 def _takes_all_children(sampler: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import cast
 
 from otel_replay import originals, run_digest
 from otel_replay.crossing import Crossing
-from otel_replay.envelope import Attempt, Envelope, Mark, Outcome, Payload, Run, lost
+from otel_replay.envelope import Attempt, Envelope, Outcome, Payload, Run, lost
 from otel_replay.faults import Faults
 from otel_replay.fingerprint import fingerprint
 from otel_replay.journal import SUFFIX, JournalWriter
@@ -181,36 +181,42 @@ class Recorder:
         self._entered += 1
         self._running[crossing.seq] = crossing
         facts = crossing.facts
-        with self.faults.contained("span start"):
+        try:
             facts["span_id"], facts["parent_span_id"], facts["span"] = self._tracing.crossing_started(crossing, link)
+        except Exception as fault:  # noqa: BLE001
+            self.faults.caught("span start", fault)
         journal = self._journal
         if journal is not None:
             if self.tape is not None:
                 with self.faults.contained("tape"):
                     for address, pins in self.tape.unwritten(self._known, crossing.request):
                         journal.drawn(address, pins)
-            with self.faults.contained("journal"):
+            try:
                 journal.mark(
-                    Mark(
-                        crossing.address,
-                        crossing.name,
-                        crossing.kind,
-                        crossing.seq,
-                        crossing.strand.number,
-                        crossing.start_ns,
-                        crossing.parent.address if crossing.parent is not None else "",
-                        str(facts.get("span_id", "")),
-                    )
+                    crossing.address,
+                    crossing.name,
+                    crossing.kind,
+                    crossing.seq,
+                    crossing.strand.number,
+                    crossing.start_ns,
+                    crossing.parent.address if crossing.parent is not None else "",
+                    str(facts.get("span_id", "")),
                 )
+            except Exception as fault:  # noqa: BLE001
+                self.faults.caught("journal", fault)
 
     def opened(self, crossing: Crossing) -> object:
-        with self.faults.contained("context"):
+        try:
             return self._tracing.opened(crossing.facts)
+        except Exception as fault:  # noqa: BLE001
+            self.faults.caught("context", fault)
         return None
 
     def closed(self, crossing: Crossing, token: object) -> None:
-        with self.faults.contained("context"):
+        try:
             self._tracing.closed(crossing.facts, token)
+        except Exception as fault:  # noqa: BLE001
+            self.faults.caught("context", fault)
 
     def leave(self, crossing: Crossing) -> None:
         self._running.pop(crossing.seq, None)
@@ -253,15 +259,19 @@ class Recorder:
             if self._total is not None:
                 self._total += written.term
         if self._journal is not None:
-            with self.faults.contained("journal"):
+            try:
                 self._journal.written(
                     written.data,
                     self.run.trace_id,
                     str(facts.get("span_id", "")),
                     str(facts.get("parent_span_id", "")),
                 )
-        with self.faults.contained("span end"):
+            except Exception as fault:  # noqa: BLE001
+                self.faults.caught("journal", fault)
+        try:
             self._tracing.crossing_written(span, attributes, crossing.end_ns)
+        except Exception as fault:  # noqa: BLE001
+            self.faults.caught("span end", fault)
         return True
 
     # Envelopes -------------------------------------------------------------------------------------------

@@ -92,6 +92,9 @@ class Tracing:
         self._api: Any = None  # opentelemetry.trace and opentelemetry.context, looked up once
         self._context: Any = None
         self._cheap: CheapSpans | None = None
+        self._kinds: dict[str, Any] = {}
+        self._kind_of_others: Any = None
+        self._last_parent = (0, "")
         self._content = content
         self._encoding: carrying.Encoding = encoding
         self._envelope_bytes_max = envelope_bytes_max
@@ -118,6 +121,8 @@ class Tracing:
             from opentelemetry import context, trace
 
             self._api, self._context = trace, context
+            self._kinds = dict.fromkeys(_CLIENTS, trace.SpanKind.CLIENT)
+            self._kind_of_others = trace.SpanKind.INTERNAL
             self._cheap = CheapSpans.of(self._tracer)
         self.part_bytes = carrying.part_size(value_length_limit)
 
@@ -195,20 +200,27 @@ class Tracing:
             parent = crossing.parent
             parent_id = parent.facts.get("span_id", self.run_span_id) if parent is not None else self.run_span_id
             return f"{originals.new_span_id():016x}", str(parent_id), None
-        context, trace = self._context, self._api
+        trace = self._api
         current = trace.get_current_span().get_span_context()
         under = None
         if current.trace_id != self._trace_number:  # its context was lost: a thread, a foreign loop
-            under = trace.set_span_in_context(self._parent_span(crossing), context.get_current())
+            under = trace.set_span_in_context(self._parent_span(crossing), self._context.get_current())
             current = trace.get_current_span(under).get_span_context()
-        span, kind = None, trace.SpanKind.CLIENT if crossing.kind in _CLIENTS else trace.SpanKind.INTERNAL
+        span, kind = None, self._kinds.get(crossing.kind, self._kind_of_others)
         name = f"execute_tool {crossing.name}" if crossing.kind == "tool" else crossing.name
-        links = _links(link)
+        links = _links(link) if link is not None else ()
         if self._cheap is not None and under is None:
             span = self._cheap.start(name, current, kind, crossing.start_ns, links)
         if span is None:
             span = self._tracer.start_span(name, context=under, kind=kind, start_time=crossing.start_ns, links=links)
-        return f"{span.get_span_context().span_id:016x}", f"{current.span_id:016x}", span
+        return f"{span.get_span_context().span_id:016x}", self._hex(current.span_id), span
+
+    def _hex(self, span_id: int) -> str:
+        """Return a span's id as text. Most crossings have the parent of the one before."""
+        last = self._last_parent
+        if last[0] != span_id:
+            last = self._last_parent = (span_id, f"{span_id:016x}")
+        return last[1]
 
     def _parent_span(self, crossing: Crossing) -> Any:
         parent = crossing.parent

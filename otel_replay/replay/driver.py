@@ -82,16 +82,16 @@ class ReplayDriver:
 
     def _asked(self, crossing: Crossing) -> Asked:
         rules = self._rules_for(crossing.kind, crossing.name)
-        request, redo = crossing.request, crossing._redo
-        if request.encoding == "json" and not request.reason and redo is not None and self._known.regex is None:
+        asked = crossing.asked
+        if asked is not None and crossing.live is not None and self._known.regex is None:
             name = (crossing.kind, crossing.name)
             if name not in self._scans:
                 self._scans[name] = self._redactor.scan((rules.scan,))
             scan = self._scans[name]
-            if scan is not None and not scan(request.text.encode()):
+            if scan is not None and not scan(asked):
                 # What stands here is what the call is about to see: its key needs no second reading of the text.
-                key = crossing.facts["key"] = plain_key(redo())
-                return Asked(crossing.name, crossing.kind, crossing.address, request, key, rules)
+                key = crossing.facts["key"] = plain_key(crossing.live)
+                return Asked(crossing.name, crossing.kind, crossing.address, crossing.request, key, rules)
         redacted, _hits = self._redactor.redact(crossing.request, self._redactor.scope(self._known))
         key = self._key_of_request(redacted, rules)
         return Asked(crossing.name, crossing.kind, crossing.address, redacted.value, key, rules)

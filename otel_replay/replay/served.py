@@ -97,10 +97,10 @@ class TapeServed:
     def _apply_changes(self) -> None:
         """Let the call change its arguments as it did when recorded."""
         changed = self._entry.envelope.changed
-        redo = self._crossing._redo
-        if changed is None or redo is None:
+        now = self._crossing.live
+        if changed is None or now is None:
             return
-        now, then = redo(), self.value(changed)
+        then = self.value(changed)
         if isinstance(now, dict) and isinstance(then, dict):
             for name, target in now.items():
                 _become(target, then.get(name, target))

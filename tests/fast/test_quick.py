@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -145,4 +146,4 @@ def test_a_mark_by_hand_is_the_message(
     address: str, name: str, kind: str, seq: int, strand: int, start: int, parent: str
 ) -> None:
     mark = Mark(address, name, kind, seq, strand, start, parent, "ab")
-    assert mark_entry(mark) == pb.JournalEntry(mark=mark_to_message(mark)).SerializeToString()
+    assert mark_entry(*astuple(mark)) == pb.JournalEntry(mark=mark_to_message(mark)).SerializeToString()

@@ -75,7 +75,7 @@ def _arrives_by_its_crossings(block: tuple[Any, ...]) -> bool:
     What comes home from threads, or from tasks at its end, does so some time after their crossings: of two such that
     take about as long, no record tells who arrives first.
     """
-    return isinstance(block[-1], Step) and not any(map(_threaded, block))
+    return bool(block) and isinstance(block[-1], Step) and not any(map(_threaded, block))
 
 
 def _threaded(part: Any) -> bool:

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from otel_replay import carrying, codec, jsonform, protoform
-from otel_replay.envelope import Envelope, Mark, Run
+from otel_replay.envelope import Envelope, Run
 from otel_replay.journal import MAGIC, JournalWriter, read_journal
 from otel_replay.otel.convert import to_neutral
 from otel_replay.wire.json import json_line, loads, spans_from_json
@@ -116,7 +116,7 @@ def test_a_journal_cut_at_any_byte_gives_back_what_was_whole(
         writer.run_start(run)
         ends, marked = [path.stat().st_size], []
         for envelope in envelopes:
-            writer.mark(Mark(envelope.address, envelope.boundary, envelope.kind, envelope.seq))
+            writer.mark(envelope.address, envelope.boundary, envelope.kind, envelope.seq)
             marked.append(path.stat().st_size)
             writer.crossing(envelope)
             ends.append(path.stat().st_size)

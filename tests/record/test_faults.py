@@ -82,6 +82,7 @@ def broken_provider() -> TracerProvider:
 
 STEPS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "encoding a request or outcome": lambda m: m.setattr("otel_replay.payload.encode", Broken(RuntimeError("encode"))),
+    "looking whether it is plain": lambda m: m.setattr("otel_replay.payload.plain_json", Broken(RuntimeError("plain"))),
     "redacting": lambda m: m.setattr("otel_replay.redaction.Redactor.redact_envelope", Broken(ValueError("redact"))),
     "the key": lambda m: m.setattr("otel_replay.otel.recorder.fingerprint", Broken(ValueError("key"))),
     "the digest": lambda m: m.setattr("otel_replay.run_digest.term", Broken(ValueError("digest"))),
@@ -140,7 +141,7 @@ def test_under_test_the_same_fault_raises(tmp_path: Path, monkeypatch: pytest.Mo
     STEPS[step](monkeypatch)
     with pytest.raises(RecorderFault):
         with record("run", store=tmp_path, tracer_provider=TracerProvider(), strict=True):
-            tool(1)
+            tool((1, "a"))
     assert not trace.get_current_span().get_span_context().is_valid, "nothing is left behind"
     assert not active_sessions()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 from otel_replay import codec, run_digest
@@ -106,7 +106,7 @@ def write_journal(folder: Path, run: Run, envelopes: list[Envelope], *, close: b
     """Write a whole journal, as a recorder that ended leaves it; without its end where `close` is off."""
     writer = open_journal(folder, run, label)
     for envelope in envelopes:
-        writer.mark(mark_of(envelope))
+        writer.mark(*astuple(mark_of(envelope)))
         writer.crossing(envelope)
     if close:
         writer.run_end(run)

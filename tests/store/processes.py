@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import astuple
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,7 +67,7 @@ def record_until_killed(folder: Path, acknowledged: Path) -> None:
     journal = open_journal(folder, run)
     with acknowledged.open("a", buffering=1) as file:
         for envelope in envelopes:
-            journal.mark(mark_of(envelope))
+            journal.mark(*astuple(mark_of(envelope)))
             journal.crossing(envelope)
             file.write(f"{envelope.seq}\n")
             time.sleep(0.001)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -127,7 +127,7 @@ def test_a_live_journal_stands_in_for_what_the_collector_brought(store: Store) -
 def test_a_finished_copy_wins_over_the_journals_unfinished_one(store: Store) -> None:
     run, envelopes = make_run(crossings=1)
     writer = open_journal(store.root, run)
-    writer.mark(mark_of(envelopes[0]))
+    writer.mark(*astuple(mark_of(envelopes[0])))
     writer.close()
     store.seal()
     store.write(run_spans(run, envelopes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -98,9 +98,9 @@ def test_a_closed_journal_is_sealed_into_one_file(store: Store) -> None:
 def test_a_live_journal_is_seen_at_once_and_left_alone(store: Store) -> None:
     run, envelopes = make_run()
     writer = open_journal(store.root, run)
-    writer.mark(mark_of(envelopes[0]))
+    writer.mark(*astuple(mark_of(envelopes[0])))
     writer.crossing(envelopes[0])
-    writer.mark(mark_of(envelopes[1]))
+    writer.mark(*astuple(mark_of(envelopes[1])))
     assert ask(store, "SELECT state, crossings, unfinished, complete FROM runs") == [("running", 2, 1, False)]
     assert ask(store, "SELECT address, outcome, end_seq FROM crossings ORDER BY seq") == [
         ("search[1]", "returned", 1),
@@ -121,7 +121,7 @@ def test_what_was_in_flight_is_named(store: Store) -> None:
     run, envelopes = make_run()
     writer = open_journal(store.root, run)
     writer.crossing(envelopes[0])
-    writer.mark(mark_of(envelopes[1]))
+    writer.mark(*astuple(mark_of(envelopes[1])))
     writer.close()
     recording = store.recording(run.run_id)
     assert recording.unfinished == (mark_of(envelopes[1]),)
