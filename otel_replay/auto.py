@@ -211,7 +211,7 @@ def read_options(text: str) -> dict[str, Any]:
 
 
 def plan_of(options: Mapping[str, Any]) -> ReplayPlan:
-    """Return the plan that options say: lists `stub`, `live`, `changed`, `new` of names; `on_drift`; `hybrid`."""
+    """Return the plan that options say: lists of names under what happens to them, `on_drift`, `hybrid`."""
     plan = ReplayPlan(on_drift=options.get("on_drift") or "fail", hybrid=bool(options.get("hybrid")))
     for action in ("stub", "live", "changed"):
         for text in options.get(action, ()):
@@ -220,6 +220,8 @@ def plan_of(options: Mapping[str, Any]) -> ReplayPlan:
             plan = add(kind=kind) if kind else add(name, occurrence)
     for name in options.get("new", ()):
         plan = plan.new(name)
+    for name in options.get("repeat", ()):
+        plan = plan.repeat(name)
     for text, value in dict(options.get("override", {})).items():
         name, occurrence, _kind = selector(text)
         plan = plan.override(name, occurrence, value)

@@ -149,6 +149,8 @@ def replay_lane(told: Mapping[str, Any]) -> Any:
     for action, name, occurrence, kind in told["choices"]:
         if action == "new":
             plan = plan.new(name)
+        elif action == "repeat":
+            plan = plan.repeat(name)
         else:
             add = {"live": plan.live, "changed": plan.changed}.get(action, plan.stub)
             plan = add(kind=kind) if kind else add(name, occurrence)

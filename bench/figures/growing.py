@@ -143,7 +143,7 @@ def _spans() -> list[Figure]:
         folder, facts = built(count)
         with open_store(folder) as store:
             store.refresh()
-            for name, ask in zip(QUESTIONS, questions(store.connection, facts), strict=True):
+            for name, ask in zip(QUESTIONS, questions(store, facts), strict=True):
                 curves[name][count] = _median_ms(ask)
     return [_figure("CPU of a question in the engine, by spans in the store", "spans in the store", "ms", curves)]
 

@@ -45,14 +45,11 @@ def _asked(folder: Path, facts: Facts, count: int) -> list[Figure]:
         if not map_path.exists():
             store.connection.execute(_MAP.replace("{path}", str(map_path)))
         store.connection.execute(f"CREATE OR REPLACE VIEW mapped AS FROM read_parquet('{map_path}')")
-        ours = dict(zip(QUESTIONS, questions(store.connection, facts), strict=True))
+        ours = dict(zip(QUESTIONS, questions(store, facts), strict=True))
         mapped = dict(zip(QUESTIONS, _mapped(store.connection, facts), strict=True))
         took = _turns({("ours", name): ask for name, ask in ours.items()} | {("map", n): a for n, a in mapped.items()})
         api = _turns(
-            {
-                ("api", "recent runs"): lambda: store.runs(limit=20),
-                ("api", "trace by id"): lambda: store.arrow("SELECT * FROM spans WHERE trace_id = ?", [facts.trace_id]),
-            }
+            {("api", "trace by id"): lambda: store.arrow("SELECT * FROM spans WHERE trace_id = ?", [facts.trace_id])}
         )
     figures = []
     size = f"{count // 1_000_000}M spans"
@@ -85,28 +82,15 @@ def _check(store: Store, facts: Facts) -> None:
         raise RuntimeError(f"{list(spans)} spans instead of {facts.spans}, {calls} instead of {facts.calls}")
 
 
-def _since(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return when the twentieth run from the end began: the run rows alone say it."""
-    found = connection.execute(
-        "SELECT start_ns FROM stored WHERE difference IS NULL AND kind = 'run' AND coalesce(lane, '') = '' "
-        "ORDER BY start_ns DESC LIMIT 1 OFFSET 19"
-    ).fetchall()
-    return int(found[0][0])
-
-
-def questions(connection: duckdb.DuckDBPyConnection, facts: Facts) -> tuple[Callable[[], Any], ...]:
-    """Return what asks `QUESTIONS` of our views."""
-
-    def recent() -> object:
-        since = _since(connection)  # part of the question, as `Store.runs(limit=20)` asks it
-        return connection.execute(f"FROM runs_since({since}) ORDER BY start_ns DESC LIMIT 20").fetchall()
-
+def questions(store: Store, facts: Facts) -> tuple[Callable[[], Any], ...]:
+    """Return what asks `QUESTIONS` of our views; the last runs as `otel-replay runs` asks for them, whole."""
+    connection = store.connection
     return (
         lambda: connection.execute("SELECT * FROM spans WHERE trace_id = ?", [facts.trace_id]).fetchall(),
         lambda: connection.execute(
             "SELECT model, count(*), sum(input_tokens), sum(output_tokens) FROM model_calls GROUP BY model"
         ).fetchall(),
-        recent,
+        lambda: store.runs(limit=20),
     )
 
 

@@ -25,6 +25,7 @@ _SELECTOR = "NAME, NAME,OCCURRENCE, ADDRESS or kind=KIND; may be given more than
 @click.option("--stub", multiple=True, metavar="WHAT", help=f"Serve it from the record: {_SELECTOR}")
 @click.option("--changed", multiple=True, metavar="WHAT", help=f"Its input was changed on purpose: {_SELECTOR}")
 @click.option("--new", multiple=True, metavar="NAME", help="Let a boundary that the record lacks run live.")
+@click.option("--repeat", multiple=True, metavar="NAME", help="Serve its last answer again if asked once more.")
 @click.option("--override", multiple=True, metavar="WHAT=JSON", help="Give it this outcome.")
 @click.option("--on-drift", type=click.Choice(["fail", "live", "serve"]), default="fail", show_default=True)
 @click.option("--hybrid", is_flag=True, help="Serve what matches, run live what does not.")

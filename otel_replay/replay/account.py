@@ -26,6 +26,7 @@ class Call:
     entry: Entry | None = None
     drift: tuple[FieldChange, ...] = ()
     reordered: bool = False
+    repeated: bool = False
     free: bool = False
     differed: tuple[FieldChange, ...] = ()
     note: str = ""

@@ -91,19 +91,25 @@ def suggestions(fields: Sequence[FieldChange]) -> list[str]:
     return [text for text in suggest(tuple(fields)) if "[tool.otel_replay" in text]
 
 
-def one_more(asked: Asked, recorded: int, nearest: Entry | None, expected: Entry | None, hint: str = "") -> Diverged:
-    """A crossing that the record does not hold."""
+def one_more(
+    asked: Asked, recorded: int, nearest: Entry | None, expected: Entry | None, hint: str = "", *, served_before: bool
+) -> Diverged:
+    """A crossing that the record does not hold, or not so often."""
     place = "here" if expected is None else f"here; next in the record is {expected.address}"
     how_often = f"was recorded {recorded} time(s) and is crossed once more" if recorded else "is not in the record"
     fields = fields_between(nearest, asked) if nearest is not None else ()
     close = ""
     if nearest is not None and fields:
         close = f" Nearest recorded: {nearest.address}, where {'; '.join(field_text(f) for f in fields[:3])}."
-    steps = (f'--new "{asked.name}"',)
+    steps: tuple[str, ...] = (f'--new "{asked.name}"',)
+    again = ""
+    if served_before:
+        steps = (*steps, f'--repeat "{asked.name}"')
+        again = f", or have its last answer served again with {steps[1]} (plan.repeat({asked.name!r}))"
     text = (
         f"{asked.address} diverged: {asked.name!r} {how_often} {place} "
         f"(request {short(untagged(asked.request.tree()))})."
-        f"{close} Nothing was served. Next: let it run with {steps[0]} (plan.new({asked.name!r})){hint}"
+        f"{close} Nothing was served. Next: let it run with {steps[0]} (plan.new({asked.name!r})){again}{hint}"
     )
     return _error(text, "one more than recorded", asked, nearest, fields, steps)
 

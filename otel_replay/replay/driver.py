@@ -109,6 +109,7 @@ class ReplayDriver:
         try:
             decision = self._matcher.match(crossing, asked, free=free)
             call = Call(crossing, asked, decision.action, decision.entry, reordered=decision.reordered, free=free)
+            call.repeated = decision.repeated
             if decision.more is not None and isinstance(decision.more.state, Call):
                 decision.more.state.is_one_more()
             if decision.drifted and decision.entry is not None:

@@ -51,6 +51,7 @@ def explain(plan: ReplayPlan, source: object) -> str:
         words = {"stub": "served", "opened": "opened"}.get(action, action)
         rows.append(f"  {words:<9} {entry.address} {short(untagged(entry.envelope.request.tree()))[:100]}{note}")
     rows += [f"  new       {name} (not in the record; runs live)" for name in sorted(resolved.new)]
+    rows += [f"  repeat    {name} (may be asked again: its last answer)" for name in sorted(resolved.repeats)]
     rows.append(f"  on drift  {'hybrid: run live' if plan.hybrid else plan.on_drift}")
     rows.append(f"  cost      the live part took {tokens[0]} tokens in and {tokens[1]} out when it was recorded")
     return "\n".join(rows) + "\n"

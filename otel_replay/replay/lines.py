@@ -76,6 +76,8 @@ def _lines_of(call: Call, unused: list[Entry]) -> list[Line]:
     address = call.entry.address if call.entry is not None else call.crossing.address
     recorded, now = _outcomes_of(call)
     note = "; ".join(filter(None, (call.note, _cost_of(call))))
+    if call.repeated:
+        return [Line("repeated", address, note="the record has no more of these: its answer was served again")]
     lines = [Line(_SECTIONS[call.action], address, recorded, now, note=note)]
     if call.drift:
         lines.append(Line("drifted", address, fields=call.drift))

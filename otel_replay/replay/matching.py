@@ -29,6 +29,8 @@ class Decision:
     entry: Entry | None = None
     drifted: bool = False
     reordered: bool = False
+    repeated: bool = False
+    """`entry` was served before, and the plan lets it be served again."""
     more: Crossing | None = None
     """The crossing that was taken for `entry` with another input, and that the record lacks: `entry` came after all."""
     candidates: tuple[Entry, ...] = ()
@@ -238,6 +240,8 @@ class Matcher:
             return self._out_of_order(later, cursors, asked, free=free)
         if asked.name in self.resolved.live_names and not (same_name or begun):
             return Decision("live")
+        if asked.name in self.resolved.repeats and (again := self._served_before(under, asked)) is not None:
+            return Decision("stub", again, repeated=True)
         if not free and self.tape.unordered:
             found = self._anywhere(under, asked)
             if found is not None:
@@ -252,6 +256,16 @@ class Matcher:
         if same_name or begun:
             return self._drift(crossing, asked, same_name, begun, lines, free=free)
         return self._off_tape(asked, cursors, free=free)
+
+    def _served_before(self, under: str, asked: Asked) -> Entry | None:
+        """Return the last one under this parent that was served for the same request; None where another is left."""
+        equal = [
+            entry
+            for line in self.tape.lines.get(under, ())
+            for entry in line.entries
+            if not entry.passed_over and self._equal(entry, asked)
+        ]
+        return equal[-1] if equal and all(entry.used == "stub" for entry in equal) else None
 
     def _begun_instead(self, crossing: Crossing, under: str) -> list[Line]:
         """Return the unclaimed strand in whose place, as far as is known, the strand of `crossing` was begun."""
@@ -364,7 +378,9 @@ class Matcher:
         recorded = self.tape.names.get(asked.name, [])
         close = divergence.nearest_of([entry for entry in recorded if not entry.used], asked)
         hint = nearest(asked.name, sorted(self.resolved.new)) if self.resolved.new else ""
-        raise divergence.one_more(asked, len(recorded), close, cursors[0] if cursors else None, hint)
+        before = any(entry.used == "stub" and self._equal(entry, asked) for entry in recorded)
+        expected = cursors[0] if cursors else None
+        raise divergence.one_more(asked, len(recorded), close, expected, hint, served_before=before)
 
 
 class KeyOf:

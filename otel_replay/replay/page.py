@@ -49,6 +49,7 @@ ul{margin:.3rem 0;padding-left:1.2rem}
 """
 
 _TONES = {
+    "repeated": "note",
     "live": "note",
     "overridden": "note",
     "new": "note",

@@ -13,7 +13,7 @@ from otel_replay.envelope import Envelope
 from otel_replay.errors import AmbiguousAddress, UnknownBoundary, UsageError
 from otel_replay.replay.tape import Entry, Tape
 
-Action: TypeAlias = Literal["stub", "live", "override", "new", "changed"]
+Action: TypeAlias = Literal["stub", "live", "override", "new", "changed", "repeat"]
 OnDrift: TypeAlias = Literal["fail", "live", "serve"]
 _ADDRESS = re.compile(r"[^/\[\]]+\[(\d+|\*)\](~\d+)?(/[^/\[\]]+\[(\d+|\*)\](~\d+)?)*")
 
@@ -95,6 +95,15 @@ class ReplayPlan:
             raise UsageError(".new needs the name of the boundary that the record lacks")
         return self._with("new", name, None, "", None)
 
+    def repeat(self, name: str) -> ReplayPlan:
+        """Let `name` be asked the same more often than recorded, as what polls may: the last answer is served again.
+
+        What was asked with another input is still a divergence. Each repetition is counted in the report.
+        """
+        if not name:
+            raise UsageError(".repeat needs the name of the boundary that may be asked again")
+        return self._with("repeat", name, None, "", None)
+
     def changed(
         self,
         name: str = "",
@@ -150,6 +159,8 @@ class Resolved:
     """Addresses that the plan names by name or address: only these may have side effects live."""
     changed: set[str] = field(default_factory=set)
     """Addresses whose input was changed on purpose."""
+    repeats: set[str] = field(default_factory=set)
+    """Names that may be asked the same more often than recorded."""
 
     def action(self, entry: Entry) -> str:
         """Return stub, live, override or opened."""
@@ -178,6 +189,9 @@ def resolve(plan: ReplayPlan, tape: Tape, other_names: Mapping[str, object] | No
         selected = _select(choice, tape, other_names or {})
         if choice.action == "changed":
             found.changed.update(entry.address for entry in selected)
+            continue
+        if choice.action == "repeat":
+            found.repeats.update(entry.name for entry in selected)
             continue
         for entry in selected:
             found.actions[entry.address] = choice

@@ -49,6 +49,7 @@ _PRETTY = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2
 
 _SECTIONS = (
     "served",
+    "repeated",
     "live",
     "overridden",
     "opened",

@@ -51,6 +51,7 @@ def connect(storage: Storage) -> duckdb.DuckDBPyConnection:
         "CREATE TABLE live_runs (run_id VARCHAR)",
         "CREATE TABLE noted (run_id VARCHAR, verdict VARCHAR, pinned BOOLEAN)",
         "CREATE VIEW stored AS SELECT * FROM live",
+        "CREATE VIEW near AS SELECT * FROM live",
         *MACROS,
         FORKS,
         *VIEWS,
@@ -94,7 +95,8 @@ def define(
     _fill(connection, "superseded", [(name, row) for name, rows in superseded.items() for row in rows])
     _fill(connection, "live_runs", [(run_id,) for run_id in sorted(set(live_runs))])
     _fill(connection, "noted", notes)
-    connection.execute(_stored(listing, superseded))  # the views over it were made with the connection
+    # The views over it were made with the connection.
+    connection.execute(rows_that_count("stored", listing.files, superseded))
     if not all(info.settled for info in listing.files.values()):
         connection.execute("SET VARIABLE unsettled = true")
         _execute_all(connection, calls_once(settled=False))
@@ -133,13 +135,13 @@ def ids_table(connection: duckdb.DuckDBPyConnection, name: str, ids: Sequence[st
     _fill(connection, name, [(run_id,) for run_id in ids])
 
 
-def _stored(listing: Listing, superseded: Mapping[str, Iterable[int]]) -> str:
-    """Return SQL for the view `stored`: every row that counts, whatever version its file was written under.
+def rows_that_count(view: str, files: Mapping[str, FileInfo], superseded: Mapping[str, Iterable[int]]) -> str:
+    """Return SQL for a view of every row in `files` that counts, whatever version its file was written under.
 
     The table `live` has all columns, so that a column which no file has yet is there, and null.
     """
-    touched = [info for name, info in listing.files.items() if name in superseded]
-    clean = [info for name, info in listing.files.items() if name not in superseded]
+    touched = [info for name, info in files.items() if name in superseded]
+    clean = [info for name, info in files.items() if name not in superseded]
     parts = ["SELECT * FROM live"]
     if clean:
         parts.append(f"SELECT * FROM {scan(clean)}")  # noqa: S608  # paths, quoted by scan
@@ -149,7 +151,7 @@ def _stored(listing: Listing, superseded: Mapping[str, Iterable[int]]) -> str:
             "WHERE NOT EXISTS (SELECT 1 FROM superseded AS s "
             "WHERE s.file = parse_filename(f.filename) AND s.row = f.file_row_number)"
         )
-    return "CREATE OR REPLACE VIEW stored AS " + " UNION ALL BY NAME ".join(parts)
+    return f"CREATE OR REPLACE VIEW {view} AS " + " UNION ALL BY NAME ".join(parts)
 
 
 def ids_in(connection: duckdb.DuckDBPyConnection, files: Sequence[FileInfo]) -> dict[str, set[str]]:

@@ -23,6 +23,7 @@ from otel_replay.store.folder import NOTES, SPANS, Folder, Listing
 from otel_replay.store.inspect import StoreInfo, Verification
 from otel_replay.store.journals import JournalRows, journal_paths, read_all, shown_span
 from otel_replay.store.large import MISSING
+from otel_replay.store.newest import Newest
 from otel_replay.store.notes import Note, Notes, write_note
 from otel_replay.store.prune import Pruning, blob_use, choose_runs, remove_runs, sizes_of
 from otel_replay.store.rows import ROW_FAULTS, Row, to_row
@@ -31,11 +32,6 @@ from otel_replay.store.seal import add_rows, part_against, seal_journals
 from otel_replay.store.storage import LocalStorage, Storage
 
 _Answer = TypeVar("_Answer")
-_RUN_ROWS = """SELECT start_ns FROM stored WHERE difference IS NULL AND kind = 'run' AND coalesce(lane, '') = ''
-  AND start_ns >= ? ORDER BY start_ns DESC LIMIT 1 OFFSET ?"""
-_NEWEST_FILES = (1, 4, 16)
-"""So many of the newest files are asked before all are, where only the newest runs are wanted."""
-_EVER_NS = -(2**63)
 _NEWEST = 20
 _MARK = ".store"
 """An empty object: a prefix is there only by what stands below it."""
@@ -101,8 +97,7 @@ class Store:
         self._journals: dict[str, JournalRows] = {}
         self._verdicts: dict[str, str] = {}
         self._state: tuple[object, ...] | None = None
-        self._starts: list[int] = []
-        """When each file begins, the latest first."""
+        self._newest: Newest | None = None
 
     # Writing ---------------------------------------------------------------------------------------------
     def write(self, spans: Iterable[Span], /) -> None:
@@ -268,7 +263,7 @@ class Store:
             superseded.setdefault(name, set()).update(numbers)
         live_runs = {row["run_id"] for journal in journals if journal.live for row in journal.rows if row.get("run_id")}
         query.define(self.connection, listing, parted.rows, superseded, live_runs, notes)
-        self._starts = sorted((info.start_min for info in listing.files.values()), reverse=True)
+        self._newest = Newest(listing, superseded)
 
     def sql(self, text: str) -> duckdb.DuckDBPyRelation:
         """Return the relation of a query over the views, after a refresh."""
@@ -316,30 +311,24 @@ class Store:
             if wanted is not None:
                 conditions.append(f"{column} = ?")
                 parameters.append(wanted)
-        since = None
         if limit is not None and not parameters:
-            since = self._begin_of_newest(max(int(limit), 1))
-        return self._runs(" AND ".join(conditions), parameters, limit, since)
+            return self._newest_runs(max(int(limit), 1))
+        return self._runs(" AND ".join(conditions), parameters, limit)
 
-    def _begin_of_newest(self, count: int) -> int | None:
-        """Return when the `count`-th run from the end began, by the run rows alone; None where there are fewer."""
-        self.refresh()
-        floors = [self._starts[n - 1] for n in _NEWEST_FILES if n < len(self._starts)]
-        for floor in (*floors, _EVER_NS):
-            found = self.arrow(_RUN_ROWS, [floor, count - 1]).column("start_ns").to_pylist()
-            if found:
-                return int(found[0])
-        return None
+    def _newest_runs(self, count: int) -> list[RunInfo]:
+        def ask() -> pa.Table:
+            assert self._newest is not None
+            since = self._newest.begin(self.connection, count)
+            near = self.connection.sql(f"FROM near_runs({since}) ORDER BY start_ns DESC, run_id").to_arrow_table()
+            if all(near.column("begun").to_pylist()):
+                return near.select(RUN_COLUMNS).slice(0, count)
+            return self.connection.sql(_listed(f"runs_since({since})", "true", count)).to_arrow_table()
 
-    def _runs(
-        self, condition: str, parameters: Sequence[Any], limit: int | None = None, since: int | None = None
-    ) -> list[RunInfo]:
-        source = "runs" if since is None else f"runs_since({int(since)})"
-        text = f"SELECT {', '.join(RUN_COLUMNS)} FROM {source} WHERE {condition} ORDER BY start_ns DESC, run_id"  # noqa: S608
-        if limit is not None:
-            text += f" LIMIT {int(limit)}"
-        table = self.arrow(text, parameters)
-        return [runs.run_info(values) for values in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+        with self._lock:
+            return _run_infos(self._asked(ask))
+
+    def _runs(self, condition: str, parameters: Sequence[Any], limit: int | None = None) -> list[RunInfo]:
+        return _run_infos(self.arrow(_listed("runs", condition, limit), parameters))
 
     def run_records(self, *, limit: int) -> list[Run]:
         """Return the own records of the newest runs and lanes (faults, notes, pins), newest first."""
@@ -425,3 +414,12 @@ class Store:
             return rows
         self.refresh()  # a pruning may have come in between, and taken the rows as well
         return self.folder.blobs.whole(query.rows_where(self.connection, condition, parameters, order))
+
+
+def _listed(source: str, condition: str, limit: int | None) -> str:
+    text = f"SELECT {', '.join(RUN_COLUMNS)} FROM {source} WHERE {condition} ORDER BY start_ns DESC, run_id"  # noqa: S608
+    return text if limit is None else f"{text} LIMIT {int(limit)}"
+
+
+def _run_infos(table: pa.Table) -> list[RunInfo]:
+    return [runs.run_info(values) for values in zip(*(column.to_pylist() for column in table.columns), strict=True)]

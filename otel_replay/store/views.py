@@ -67,8 +67,8 @@ FROM stored WHERE difference IS NULL AND run_id IS NOT NULL AND coalesce(kind, '
 # runs_since(ns): the runs that began at that time or later, cheaper than all of them. Of a run that began before and
 # has rows after, the run's own row stands before: it is left out rather than shown in part. Only runs with a lane
 # whose own row is not among the rows read are looked for among the older ones.
-RUNS_SINCE: Final = """
-CREATE OR REPLACE MACRO runs_since(since) AS TABLE
+_RUNS_SINCE: Final = """
+CREATE OR REPLACE MACRO {name}(since) AS TABLE
 WITH lanes AS (
   SELECT run_id, lane,
     any_value(run_name) AS name, min(start_ns) AS start_ns, max(end_ns) AS last_ns,
@@ -82,7 +82,7 @@ WITH lanes AS (
       OR (grade = 'insufficient' AND kind IS DISTINCT FROM 'custom')) AS damaged,
     count(*) FILTER (coalesce(kind, '') NOT IN ('run', 'part') AND outcome = 'lost' AND end_seq = 0) AS unfinished,
     bool_or(kind = 'run') AS begun, sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens
-  FROM stored WHERE difference IS NULL AND run_id IS NOT NULL AND start_ns >= since GROUP BY run_id, lane
+  FROM {rows} WHERE difference IS NULL AND run_id IS NOT NULL AND start_ns >= since GROUP BY run_id, lane
 ), summed AS MATERIALIZED (
   SELECT run_id,
     coalesce(any_value(name) FILTER (lane = ''), any_value(name)) AS name,
@@ -96,9 +96,6 @@ WITH lanes AS (
     any_value(replay_of) AS replay_of, any_value(digest) FILTER (lane = '') AS digest, any_value(trace_id) AS trace_id,
     sum(input_tokens)::BIGINT AS input_tokens, sum(output_tokens)::BIGINT AS output_tokens
   FROM lanes GROUP BY run_id
-), older AS (
-  SELECT run_id FROM stored SEMI JOIN (SELECT run_id FROM summed WHERE NOT begun) USING (run_id)
-  WHERE start_ns < since AND difference IS NULL
 )
 SELECT run_id, name, ns_time(start_ns) AS start_time, ns_ms(start_ns, end_ns) AS duration_ms, crossings,
   closed AND NOT gaps AND damaged = 0 AND unfinished = 0 AS complete,
@@ -109,11 +106,26 @@ SELECT run_id, name, ns_time(start_ns) AS start_time, ns_ms(start_ns, end_ns) AS
     AS verdict,
   coalesce(noted.pinned, false) AS pinned,
   coalesce(mode, 'record') AS mode, replay_of, lanes, counted, damaged, unfinished,
-  input_tokens, output_tokens, digest, trace_id, start_ns, end_ns
-FROM summed LEFT JOIN noted USING (run_id)
-WHERE run_id NOT IN (FROM older)
+  input_tokens, output_tokens, digest, trace_id, start_ns, end_ns{more}
+FROM summed LEFT JOIN noted USING (run_id){where}
 """
+_NOT_OLDER: Final = """
+WHERE run_id NOT IN (
+  SELECT run_id FROM stored SEMI JOIN (SELECT run_id FROM summed WHERE NOT begun) USING (run_id)
+  WHERE start_ns < since AND difference IS NULL)"""
 
+
+
+def _since(name: str, rows: str, *, more: str = "", where: str = "") -> str:
+    text = _RUNS_SINCE
+    for mark, part in (("{name}", name), ("{rows}", rows), ("{more}", more), ("{where}", where)):
+        text = text.replace(mark, part)
+    return text
+
+
+RUNS_SINCE: Final = _since("runs_since", "stored", where=_NOT_OLDER)
+NEAR_RUNS: Final = _since("near_runs", "near", more=", begun")
+"""The same of the view `near`, which holds all rows from that time on (newest.py). Who did not begin there stays."""
 RUNS: Final = "CREATE OR REPLACE VIEW runs AS SELECT * FROM runs_since(-9223372036854775808)"
 
 _MODEL_CALLS: Final = """
@@ -187,4 +199,4 @@ def calls_once(settled: bool) -> tuple[str, str]:
     )
 
 
-VIEWS: Final = (SPANS, CROSSINGS, RUNS_SINCE, RUNS, *calls_once(True), MESSAGES, DUPLICATES)
+VIEWS: Final = (SPANS, CROSSINGS, RUNS_SINCE, NEAR_RUNS, RUNS, *calls_once(True), MESSAGES, DUPLICATES)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from otel_replay import Diverged, ReplayPlan, boundary, instrument, replay
+from otel_replay.errors import UnknownBoundary
 from otel_replay.replay.report import EXIT_DIVERGED, EXIT_OK, EXIT_PASSED_ON_DRIFT
 from otel_replay.testing import ModelServer, Request, reply
 from otel_replay.testing.reply import Reply
@@ -97,6 +98,30 @@ def test_rp_02_equal_calls_have_their_own_answers(lab: Lab) -> None:
     with replay("run", ReplayPlan().new("pop_ticket"), store=lab.store) as session:
         assert [pop_ticket("q") for _at in range(4)] == ["A", "B", "C", "D"], "a repeat may run where that is said"
     assert session.report.counts() == {"served": 3, "new": 1}
+
+
+def test_rp_02_a_poll_may_be_asked_more_often_where_that_is_said(lab: Lab) -> None:
+    answers[:] = ["A", "B", "C"]
+    lab.record(lambda: [pop_ticket("q") for _at in range(3)])
+    with pytest.raises(Diverged, match=r'--repeat "pop_ticket"'), replay("run", store=lab.store):
+        _ = [pop_ticket("q") for _at in range(4)]
+    with replay("run", ReplayPlan().repeat("pop_ticket"), store=lab.store) as session:
+        assert [pop_ticket("q") for _at in range(5)] == ["A", "B", "C", "C", "C"]
+    assert session.report.counts() == {"served": 3, "repeated": 2}
+    assert "pop_ticket[3]" in session.report.text()
+    with pytest.raises(Diverged, match="queue"), replay("run", ReplayPlan().repeat("pop_ticket"), store=lab.store):
+        pop_ticket("r")  # another input is no repetition
+    with pytest.raises(UnknownBoundary, match="did you mean 'pop_ticket'"):
+        replay("run", ReplayPlan().repeat("pop_tickets"), store=lab.store)
+
+
+def test_rp_02_a_repetition_shifts_nothing_that_comes_after(lab: Lab) -> None:
+    answers[:] = ["A", "B", "C"]
+    lab.record(lambda: [pop_ticket("q"), pop_ticket("r"), pop_ticket("q")])
+    with replay("run", ReplayPlan().repeat("pop_ticket"), store=lab.store) as session:
+        got = [pop_ticket(queue) for queue in ("q", "r", "r", "q", "q")]
+    assert got == ["A", "B", "B", "C", "C"]
+    assert session.report.counts() == {"served": 3, "repeated": 2}
 
 
 # RP-03 ---------------------------------------------------------------------------------------------------------
