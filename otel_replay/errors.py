@@ -22,6 +22,10 @@ class StoreError(OtelReplayError):
     """A store, a journal or a file could not be used as asked."""
 
 
+class DamagedFile(StoreError):
+    """A file of a store is torn, empty, or not what its footer says."""
+
+
 class ImportFault(OtelReplayError):
     """A foreign file or answer could not be read: says what was found and what is accepted."""
 

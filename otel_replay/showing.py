@@ -12,6 +12,7 @@ from otel_replay.semconv import GEN_AI_INPUT_TOKENS, GEN_AI_OUTPUT_TOKENS
 from otel_replay.sources import incompleteness
 
 _BRIEF = 72
+_REDACTIONS_SHOWN = 20
 
 
 def _short(value: object, limit: int) -> str:
@@ -99,9 +100,23 @@ def as_tree(recording: Recording, *, content: bool = False) -> str:
     if run.error:
         rows.append(f"  error: {run.error}")
     rows += [f"  ! {text}" for text in incompleteness(recording)]
+    hits = redaction_lines(recording)
+    shown = hits if content else hits[:_REDACTIONS_SHOWN]
+    rows += [f"  redacted: {hit}" for hit in shown]
+    if len(hits) > len(shown):
+        rows.append(f"  redacted: and {len(hits) - len(shown)} more, which --content lists")
     rows += [f"  fault of the recorder: {step} x {count}" for step, count in run.faults.items()]
     rows += [f"  note: {note}" for note in run.notes if not note.startswith(NOT_WHOLE)]
     return "\n".join(rows) + "\n"
+
+
+def redaction_lines(recording: Recording) -> list[str]:
+    """Return a line for each hit of a redaction rule: where, the rule, and how many characters it took."""
+    return [
+        f"{envelope.address} {hit.path}: {hit.rule}, {hit.length} characters"
+        for envelope in recording.envelopes
+        for hit in envelope.redactions
+    ]
 
 
 def as_dict(recording: Recording) -> dict[str, Any]:

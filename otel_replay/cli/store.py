@@ -64,8 +64,9 @@ def info(store: str | None, form: str) -> None:
 
 @command.command(epilog="Example: otel-replay store verify")
 @store_option
+@click.option("--set-aside", is_flag=True, help="Move damaged files to damaged/, and keep what can be read of them.")
 @format_option
-def verify(store: str | None, form: str) -> None:
+def verify(store: str | None, set_aside: bool, form: str) -> None:
     """Read every file to its end and check each span and each exact form.
 
     Exit codes: 0 whole, 1 something is damaged.
@@ -73,10 +74,16 @@ def verify(store: str | None, form: str) -> None:
     from otel_replay.store import open_store
 
     with open_store(store_folder(store)) as opened:
+        moved = opened.set_aside() if set_aside else []
         found = opened.verify()
     if form == "json":
-        _json({**dataclasses.asdict(found), "sound": found.sound})
+        _json({**dataclasses.asdict(found), "sound": found.sound, "set_aside": [dataclasses.asdict(m) for m in moved]})
     else:
+        for one in moved:
+            lost = f"what was in its {bytes_text(one.bytes)} is not known"
+            if one.rows_lost is not None:
+                lost = f"{one.rows_saved} spans of it were kept, {one.rows_lost} could not be read"
+            click.echo(f"set aside: {one.path} -> {one.now}: {one.reason}; {lost}")
         blobs = f", {found.blobs} blobs" if found.blobs else ""
         click.echo(f"{found.files} files, {found.rows} spans, {found.envelopes} exact forms{blobs} checked")
         for problem in found.problems:

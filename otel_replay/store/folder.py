@@ -3,6 +3,7 @@
     <store>/spans/date=YYYY-MM-DD/<ulid>.parquet   spans, sealed
     <store>/blobs/<sha256>.parquet                 large strings, once each (blobs.py)
     <store>/journal/*.journal                      what recorders are writing, or left behind; always on this machine
+    <store>/damaged/date=.../<ulid>.parquet        files that were set aside (aside.py)
     <store>/notes/<ulid>.json                      verdicts and pins set after the run
     <store>/lock                                   held while a file is added; in object storage `lock/*` (lease.py)
 
@@ -19,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from otel_replay.errors import StoreError
+from otel_replay.errors import DamagedFile, StoreError
 from otel_replay.store.blobs import BLOBS, Blobs
 from otel_replay.store.ids import Ids, ids_of
 from otel_replay.store.parquet import SUFFIX, FileInfo, new_name, read_info
@@ -60,6 +61,8 @@ class Folder:
         self.blobs = Blobs(storage)
         self._infos: dict[Path, FileInfo] = {}
         self._bad: dict[Path, tuple[int, int, str]] = {}
+        self._damaged: set[Path] = set()
+        """Those of the bad ones that are not just somebody else's, or a later version's."""
 
     def new_path(self, start_ns: int) -> Path:
         """Return a fresh path in the folder of the day (UTC) of `start_ns`."""
@@ -126,6 +129,8 @@ class Folder:
             return None  # removed after it was listed: another file took it over
         except StoreError as fault:
             self._bad[entry.path] = (*state, str(fault))
+            if isinstance(fault, DamagedFile):
+                self._damaged.add(entry.path)
             return str(fault)
         except OSError as fault:
             raise StoreError(f"{self.storage.shown(entry.path)} can't be read now: {fault}") from fault
@@ -136,6 +141,18 @@ class Folder:
         entry = self.storage.entry(path)
         self._infos.pop(path, None)
         self._bad[path] = (entry.changed_ns, entry.size, f"{self.storage.shown(path)} could not be read: {reason}")
+        self._damaged.add(path)
+
+    def damaged(self) -> list[tuple[Path, str]]:
+        """Return the damaged files of the last listing, each with the reason."""
+        there = {entry.path for entry in self.entries()}
+        return [(path, self._bad[path][2]) for path in sorted(self._damaged & self._bad.keys()) if path in there]
+
+    def forget(self, path: Path) -> None:
+        """Know nothing of `path` any more: it was moved away."""
+        self._infos.pop(path, None)
+        self._bad.pop(path, None)
+        self._damaged.discard(path)
 
 
 def _listing(infos: dict[str, FileInfo], problems: tuple[str, ...]) -> Listing:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from otel_replay import limits
 from otel_replay.blobs import is_name
-from otel_replay.errors import ImportFault, StoreError
+from otel_replay.errors import DamagedFile, ImportFault, StoreError
 from otel_replay.originals import now_ns, random_hex
 from otel_replay.store import schema
 from otel_replay.store.large import names_of
@@ -264,7 +264,7 @@ def read_info(storage: Storage, entry: Entry) -> FileInfo:
         if not storage.is_the_files(fault):
             raise
         reason = "it is empty" if isinstance(fault, pa.ArrowInvalid) and not entry.size else fault
-        raise StoreError(f"{shown} is not a whole Parquet file: {reason}") from fault
+        raise DamagedFile(f"{shown} is not a whole Parquet file: {reason}") from fault
     return _info_of(footer, entry.path, entry.size, storage)
 
 
@@ -303,7 +303,7 @@ def _info_of(footer: pq.FileMetaData, path: Path, size: int, storage: Storage) -
         later = f"{shown} has store schema {needed}; this version reads {schema.VERSION}: update otel-replay"
         raise StoreError(later)
     if wrong := _wrong_columns(footer):
-        raise StoreError(f"{shown} says that a store wrote it and is of another form: {wrong}")
+        raise DamagedFile(f"{shown} says that a store wrote it and is of another form: {wrong}")
     try:
         starts = [bounds for group in range(footer.num_row_groups) if (bounds := _start_bounds(footer, group))]
         return FileInfo(
@@ -324,7 +324,7 @@ def _info_of(footer: pq.FileMetaData, path: Path, size: int, storage: Storage) -
             settled=schema.DOUBLES_KEY in extra or _holds_no_double(footer),
         )
     except (ValueError, TypeError, AttributeError, StopIteration) as fault:
-        raise StoreError(f"{shown} has a footer that can't be read: {fault}") from fault
+        raise DamagedFile(f"{shown} has a footer that can't be read: {fault}") from fault
 
 
 def _names(text: bytes | None) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from otel_replay.location import Location, locate
 from otel_replay.originals import now_ns
 from otel_replay.span import Span
 from otel_replay.store import inspect, query, runs
+from otel_replay.store.aside import SetAside, set_aside
 from otel_replay.store.compact import GRACE_S, Compaction, compact, sweep_blobs
 from otel_replay.store.folder import NOTES, SPANS, Folder, Listing
 from otel_replay.store.inspect import StoreInfo, Verification
@@ -199,6 +200,13 @@ class Store:
     def verify(self) -> Verification:
         """Check every file, row and exact form."""
         return inspect.verify(self.folder)
+
+    def set_aside(self) -> list[SetAside]:
+        """Move damaged files to `damaged/`, and keep what can be read of them. Raises StoreError."""
+        with self._lock, self._storage.locked():
+            done = set_aside(self.connection, self.folder)
+            self._state = None
+            return done
 
     def info(self) -> StoreInfo:
         """Return what the store holds."""

@@ -20,7 +20,7 @@ import pytest
 
 from otel_replay import open_store
 from otel_replay.span import Event, KeyValues, Span
-from otel_replay.store import Store
+from otel_replay.store import Store, schema
 from otel_replay.store.rows import from_row
 from tests.store.making import START, make_run, run_spans, write_journal
 from tests.store.processes import finish
@@ -40,6 +40,11 @@ def store(tmp_path: Path) -> Store:
 def ask(store: Store, text: str) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = store.sql(text).fetchall()
     return found
+
+
+def otel_replay(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "otel_replay", *words, "--store", str(root)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def a_call(number: int, *attributes: tuple[str, Any], **changes: Any) -> Span:
@@ -89,6 +94,52 @@ def test_pq_01_the_files_of_the_report(store: Store) -> None:
     reader = open_store(store.root)
     assert ask(reader, "SELECT count(*) FROM crossings") == [(3,)]
     assert len(reader.problems) == len(reported), "also the good one: no store wrote it"
+
+
+def test_pq_01_damaged_files_are_set_aside_and_what_is_lost_is_said(store: Store) -> None:
+    (good,) = store.folder.paths()
+    good.with_name("00cut.parquet").write_bytes(good.read_bytes()[:-40])
+    good.with_name("00empty.parquet").write_bytes(b"")
+    later = pq.read_table(good, partitioning=None)
+    theirs = {**(later.schema.metadata or {}), schema.VERSION_KEY: f"99{schema.NEEDS}99".encode()}
+    pq.write_table(later.replace_schema_metadata(theirs), good.with_name("00later.parquet"))
+    said = otel_replay(store.root, "store", "verify", "--set-aside")
+    assert said.returncode == 1, "a later version's file is here, and this one can't read it"
+    lines = [line for line in said.stdout.splitlines() if line.startswith("set aside: ")]
+    assert ["00cut.parquet" in line for line in lines] == [True, False]
+    assert all("is not known" in line for line in lines)
+    assert sorted(path.name for path in good.parent.iterdir()) == ["00later.parquet", good.name]
+    aside = store.root / "damaged" / good.parent.name
+    assert sorted(path.name for path in aside.iterdir()) == ["00cut.parquet", "00empty.parquet"]
+    reader = open_store(store.root)
+    assert ask(reader, "SELECT count(*) FROM crossings") == [(3,)]
+    assert ["00later.parquet" in problem for problem in reader.problems] == [True]
+
+
+def test_pq_01_of_a_file_with_damaged_pages_the_rest_is_kept(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("otel_replay.limits.ROW_GROUP_BYTES", 1)  # a row group for each row
+    store.write(run_spans(*make_run(2, name="second", start_ns=START + 10_000_000)))
+    _, second = store.folder.paths()
+    with pq.ParquetFile(second) as file:
+        assert file.num_row_groups == 4
+        column = file.metadata.row_group(2).column(file.schema_arrow.names.index("span_id"))
+        end = column.data_page_offset + column.total_compressed_size
+        address = file.read_row_group(2).column("address").to_pylist()
+    data = bytearray(second.read_bytes())
+    data[end - 6 : end - 2] = b"\xff\xff\xff\xff"
+    second.write_bytes(bytes(data))
+    with open_store(store.root) as reader:
+        (done,) = reader.set_aside()
+        assert (done.rows_saved, done.rows_lost) == (3, 1)
+        assert reader.set_aside() == []
+        assert reader.verify().sound
+        assert ask(reader, "SELECT count(*) FROM crossings") == [(5,)]
+        run = reader.find_run("second")
+        assert (run.state, run.crossings) == ("incomplete", 2)
+        assert address[0] not in {envelope.address for envelope in reader.recording(run.run_id).envelopes}
+    assert not second.exists()
 
 
 # PQ-02 -------------------------------------------------------------------------------------------------------------

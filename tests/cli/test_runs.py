@@ -50,6 +50,35 @@ def test_an_interrupted_run_is_named_and_the_older_complete_one_keeps_its_verdic
         assert store.find_run("trade").state == "complete"
 
 
+SECRETIVE = """
+import sys
+from otel_replay import boundary
+
+@boundary("login", kind="tool")
+def login(user, password):
+    return {"token": "sk-proj-" + "aB3dE6gH9jK2mN5pQ8sT1vW4", "note": "a session of its own"}
+
+login("bob", password="hunter2-of-bobs")
+sys.exit(3)
+"""
+
+
+def test_a_dry_run_lists_what_redaction_takes_out_and_keeps_nothing(project: Project) -> None:
+    (project.folder / "secretive.py").write_text(SECRETIVE)
+    before = sorted(project.folder.rglob("*"))
+    done = project.run("record", "trade", "--dry-run", "--", "python", "secretive.py")
+    assert done.code == 3
+    assert done.err.splitlines() == [
+        "otel-replay: 'trade' would have been recorded: 1 crossing, 2 redaction(s). Nothing was kept.",
+        "  redacted: login[1] request.password: password, 15 characters",
+        "  redacted: login[1] outcome.token: token, 32 characters",
+    ]
+    assert sorted(project.folder.rglob("*")) == before
+    assert project.run("record", "trade", "--", "python", "secretive.py").code == 3
+    shown = project.run("show", "trade").out
+    assert "redacted: login[1] request.password: password, 15 characters" in shown
+
+
 def test_a_secret_among_the_programs_words_is_not_kept(project: Project) -> None:
     secret = "sk-proj-" + "aB3dE6gH9jK2mN5pQ8sT1vW4" * 2
     project.run("record", "trade", "--", "python", "agent.py", secret)
