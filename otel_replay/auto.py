@@ -212,7 +212,11 @@ def read_options(text: str) -> dict[str, Any]:
 
 def plan_of(options: Mapping[str, Any]) -> ReplayPlan:
     """Return the plan that options say: lists of names under what happens to them, `on_drift`, `hybrid`."""
-    plan = ReplayPlan(on_drift=options.get("on_drift") or "fail", hybrid=bool(options.get("hybrid")))
+    plan = ReplayPlan(
+        on_drift=options.get("on_drift") or "fail",
+        hybrid=bool(options.get("hybrid")),
+        shuffle=options.get("shuffle"),
+    )
     for action in ("stub", "live", "changed"):
         for text in options.get(action, ()):
             name, occurrence, kind = selector(text)

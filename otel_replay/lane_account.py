@@ -58,6 +58,7 @@ class LaneAccount:
             "choices": choices,
             "on_drift": plan.on_drift,
             "hybrid": plan.hybrid,
+            "shuffle": plan.shuffle,
             "clock": clock,
             "account": self._path,
         }
@@ -145,7 +146,7 @@ class LaneAccount:
 
 def replay_lane(told: Mapping[str, Any]) -> Any:
     """Serve the lane of a replay that another process began."""
-    plan = ReplayPlan(on_drift=told["on_drift"], hybrid=bool(told["hybrid"]))
+    plan = ReplayPlan(on_drift=told["on_drift"], hybrid=bool(told["hybrid"]), shuffle=told.get("shuffle"))
     for action, name, occurrence, kind in told["choices"]:
         if action == "new":
             plan = plan.new(name)

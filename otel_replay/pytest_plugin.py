@@ -6,9 +6,9 @@
         assert replay_session.captured_result("place_order", 1)["blocked"]
 
 The mark takes what `replay` takes: a run or fixture, and `live`, `stub`, `changed`, `new`, `repeat` (lists),
-`on_drift`, `hybrid`, `override`, `plan`, `allow_incomplete`, `store`. A test that carries it runs inside the replay,
-whether or not it asks for the fixture, and fails with the report where anything went apart. Nothing is loaded until a
-test carries the mark.
+`on_drift`, `hybrid`, `shuffle`, `override`, `plan`, `allow_incomplete`, `store`. A test that carries it runs inside
+the replay, whether or not it asks for the fixture, and fails with the report where anything went apart. Nothing is
+loaded until a test carries the mark.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from otel_replay.replaying import ReplaySession
 
 _SESSION = pytest.StashKey[Any]()
-_PLAN_WORDS = ("live", "stub", "changed", "new", "repeat", "on_drift", "hybrid", "override")
+_PLAN_WORDS = ("live", "stub", "changed", "new", "repeat", "on_drift", "hybrid", "shuffle", "override")
 _OTHER_WORDS = ("plan", "allow_incomplete", "store", "run", "headers", "strict", "tracer_provider")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "replay(source, live=[], stub=[], changed=[], new=[], repeat=[], on_drift='fail', hybrid=False, override={}, "
-        "plan=None, allow_incomplete=False, store=None, strict=False): "
+        "replay(source, live=[], stub=[], changed=[], new=[], repeat=[], on_drift='fail', hybrid=False, shuffle=None, "
+        "override={}, plan=None, allow_incomplete=False, store=None, strict=False): "
         "run the test inside a replay of a recorded run or fixture",
     )
 

@@ -282,6 +282,8 @@ class ReplaySession:
         driver = self._driver
         lines = lines_of(driver.calls, driver.leftovers(self._session.root), ended=error is None)
         notes = [*self._notes, *ambiguities(driver.tape), *approximations(driver.calls)]
+        if driver.resolved.plan.shuffle is not None:
+            notes.append(f"shuffled by {driver.resolved.plan.shuffle}: parallel crossings ended in another order")
         if self._tape is not None:
             notes += [*self._tape.remarks, *sorted(self._tape.live), *self._account.notes()]
         details = getattr(error, "details", None)

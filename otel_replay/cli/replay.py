@@ -29,6 +29,7 @@ _SELECTOR = "NAME, NAME,OCCURRENCE, ADDRESS or kind=KIND; may be given more than
 @click.option("--override", multiple=True, metavar="WHAT=JSON", help="Give it this outcome.")
 @click.option("--on-drift", type=click.Choice(["fail", "live", "serve"]), default="fail", show_default=True)
 @click.option("--hybrid", is_flag=True, help="Serve what matches, run live what does not.")
+@click.option("--shuffle", type=int, metavar="SEED", help="Let parallel calls end in another order: finds races.")
 @click.option("--clock", type=click.Choice(["recorded", "live", "tape"]), default="recorded", show_default=True)
 @click.option("--strict", is_flag=True, help="A verdict that rests on a served drift fails (exit code 7).")
 @click.option("--allow-incomplete", is_flag=True, help="Replay an interrupted or damaged recording as far as it goes.")
@@ -55,7 +56,7 @@ def command(
     Options stand before --, the program after it. Exit codes: 0 passed, 1 the program failed, 2 usage, 3 diverged,
     4 never recorded, 5 incomplete recording, 6 nothing compared, 7 passed on drift (with --strict).
     """
-    chosen = {name: value for name, value in options.items() if value}
+    chosen = {name: value for name, value in options.items() if value or (name == "shuffle" and value is not None)}
     chosen["override"] = dict(_override(text) for text in override)
     folder = store_folder(store)
     if dry_run:

@@ -69,7 +69,7 @@ class ReplayDriver:
         self.on_time: Callable[[int], None] | None = None
         """Told the recorded time, in Unix nanoseconds, that this run has come to."""
         self._matcher = Matcher(tape, resolved, KeyOf(self._key_of_envelope))
-        self._turns = Turns(tape, self._reachable, lambda entry: resolved.action(entry) == "stub", self._covered)
+        self._turns = self._turns_of(tape, resolved)
         self._scans: dict[tuple[str, str], Callable[[bytes], bool] | None] = {}
         self._parents: dict[str, str] = {}
         self._ends = Ends()
@@ -216,8 +216,17 @@ class ReplayDriver:
         self.resolved = resolve(self.resolved.plan, tape, self.names)
         self._matcher = Matcher(tape, self.resolved, KeyOf(self._key_of_envelope))
         resolved = self.resolved
-        self._turns = Turns(tape, self._reachable, lambda entry: resolved.action(entry) == "stub", self._covered)
+        self._turns = self._turns_of(tape, resolved)
         self._parents = {}
+
+    def _turns_of(self, tape: Tape, resolved: Resolved) -> Turns:
+        return Turns(
+            tape,
+            self._reachable,
+            lambda entry: resolved.action(entry) == "stub",
+            self._covered,
+            shuffle=resolved.plan.shuffle,
+        )
 
     def opened(self, crossing: Crossing) -> object:
         return self._recorder.opened(crossing)

@@ -56,6 +56,8 @@ class ReplayPlan:
     choices: tuple[Choice, ...] = ()
     on_drift: OnDrift = "fail"
     hybrid: bool = False
+    shuffle: int | None = None
+    """Serve what overlapped in the record in another order of ends, which this number picks: to find races."""
 
     def __post_init__(self) -> None:
         if self.on_drift not in ("fail", "live", "serve"):

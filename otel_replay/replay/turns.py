@@ -20,6 +20,7 @@ from types import FrameType
 
 from otel_replay import originals
 from otel_replay.limits import TURN_WAIT_MS_MAX
+from otel_replay.replay.shuffling import shuffled_ends
 from otel_replay.replay.tape import Entry, Line, Tape
 from otel_replay.strand import Strand
 
@@ -41,9 +42,15 @@ class Turns:
         reachable: Callable[[Line], bool],
         served: Callable[[Entry], bool],
         covered: Callable[[Line], bool],
+        *,
+        shuffle: int | None = None,
     ) -> None:
         blocking = [entry for entry in tape.entries.values() if entry.envelope.end_seq > 0 and _blocks(entry)]
         self._by_end = sorted(blocking, key=lambda entry: entry.envelope.end_seq)
+        self._places: dict[str, int] | None = None
+        if shuffle is not None:
+            self._places = shuffled_ends(self._by_end, shuffle)
+            self._by_end.sort(key=self._place)
         self._first = 0
         self._covered = covered
         self._reachable = reachable
@@ -59,6 +66,10 @@ class Turns:
         self._sleepers: set[int] = set()
         self.home = threading.get_ident()
         """The thread that the replay was begun in."""
+
+    def _place(self, entry: Entry) -> int:
+        """Return when `entry` is to end, among the others."""
+        return entry.envelope.end_seq if self._places is None else self._places.get(entry.address, 0)
 
     @property
     def needed(self) -> bool:
@@ -84,12 +95,12 @@ class Turns:
 
     def _blocked_by(self, entry: Entry) -> bool:
         """True while something that ended before `entry` in the record may still come."""
-        by_end, end = self._by_end, entry.envelope.end_seq
+        by_end, end = self._by_end, self._place(entry)
         while self._first < len(by_end) and self._settled(by_end[self._first]):
             self._first += 1  # what is over at the front is looked at only once
         for at in range(self._first, len(by_end)):
             other = by_end[at]
-            if other.envelope.end_seq >= end:
+            if self._place(other) >= end:
                 return False
             if other.line is not entry.line and not self._settled(other) and self._reachable(other.line):
                 return True
@@ -117,7 +128,8 @@ class Turns:
         return not self._blocked_by(entry)
 
     def _is_first(self, entry: Entry) -> bool:
-        return all(entry.envelope.end_seq <= other.envelope.end_seq for other, _strand in list(self._waiting.values()))
+        place = self._place(entry)
+        return all(place <= self._place(other) for other, _strand in list(self._waiting.values()))
 
     async def wait_async(self, entry: Entry, strand: Strand) -> None:
         """Suspend until it is `entry`'s turn to end."""
@@ -131,7 +143,7 @@ class Turns:
         if queue is None:
             queue = self._queues[loop] = []
             loop.call_soon(self._pump, loop, 0, self._moves, originals.monotonic())
-        heapq.heappush(queue, (entry.envelope.end_seq, entry.envelope.seq, entry, turn))
+        heapq.heappush(queue, (self._place(entry), entry.envelope.seq, entry, turn))
         try:
             await turn
         finally:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from otel_replay import Diverged, ReplayPlan, boundary, instrument, replay
+from otel_replay import Diverged, ReplayPlan, boundary, instrument, record, replay
 from otel_replay.errors import UnknownBoundary
 from otel_replay.replay.report import EXIT_DIVERGED, EXIT_OK, EXIT_PASSED_ON_DRIFT
 from otel_replay.testing import ModelServer, Request, reply
@@ -167,6 +167,44 @@ def test_rp_03_equal_parallel_calls_by_their_occurrence(lab: Lab) -> None:
     recorded = lab.record(agent)
     for _at in range(5):
         assert lab.replay(agent) == recorded
+
+
+def test_rp_03_another_order_of_ends_finds_the_race(lab: Lab) -> None:
+    wishes = [("flights", 3), ("hotels", 1), ("cars", 2)]
+    order_of_ends.clear()
+    lab.record(searching(wishes))
+    recorded = list(order_of_ends)
+    assert recorded == ["hotels 1", "cars 2", "flights 3"]
+    seen = set()
+    for seed in range(12):
+        order_of_ends.clear()
+        with replay("run", ReplayPlan(shuffle=seed), store=lab.store) as session:
+            assert searching(wishes)() == ["flights 3", "hotels 1", "cars 2"], "each gets its own answer"
+        seen.add(tuple(order_of_ends))
+        assert any(note.startswith(f"shuffled by {seed}") for note in session.report.notes)
+    assert len(seen) > 3
+    order_of_ends.clear()
+    lab.replay(searching(wishes))
+    assert order_of_ends == recorded
+
+    async def first_come(racy: bool) -> str:
+        tasks = [asyncio.ensure_future(search(*wish)) for wish in wishes]
+        first = await next(iter(asyncio.as_completed(tasks)))
+        found = await asyncio.gather(*tasks)
+        return first if racy else min(found)
+
+    for racy in (True, False):
+        with record("run", store=lab.store) as run:
+            run.answer(asyncio.run(first_come(racy)))
+        verdicts = set()
+        for seed in range(8):
+            try:
+                with replay("run", ReplayPlan(shuffle=seed), store=lab.store) as session:
+                    session.answer(asyncio.run(first_come(racy)))
+            except Diverged as fault:
+                verdicts.add(fault.cause)
+            verdicts.add(session.report.verdict)
+        assert verdicts == ({"passed", "diverged", "final answer differs"} if racy else {"passed"})
 
 
 def test_rp_03_a_changed_order_of_calls_in_sequence_is_reported(lab: Lab) -> None:
