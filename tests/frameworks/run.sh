@@ -26,7 +26,7 @@ declare -A packages=(
     [autogen]="autogen-agentchat autogen-ext[openai]"
     [crewai]="crewai"
     [util_genai]="opentelemetry-util-genai"
-    [mcp@1.22]="mcp==1.22.0"
+    [mcp@1.22]="mcp==1.22.0 websockets"
 )
 
 uv=("$python" -m uv)  # twenty environments in the time that pip takes for two
@@ -54,7 +54,8 @@ for name in "$@"; do
     fi
     [[ -n ${packages[$name]:-} ]] || { echo "unknown framework: $name" >&2; exit 2; }
     home=$cache/$name
-    wanted=$(cat pyproject.toml <(echo "${common[@]} ${packages[$name]}") | sha256sum)
+    # The project is installed from where this clone stands: another clone makes the environment anew.
+    wanted=$(cat pyproject.toml requirements.lock <(echo "$PWD ${common[*]} ${packages[$name]}") | sha256sum)
     if [[ $(cat "$home/.ready" 2>/dev/null) != "$wanted" ]]; then
         "${uv[@]}" venv --quiet --clear --python "$python" "$home"
         # shellcheck disable=SC2086  # several packages
