@@ -186,6 +186,7 @@ class ServedSource:
         chunks = served.outcome.chunks
         if self._at < len(chunks):
             self._at += 1
+            self._crossing.facts["taken"] = self._at
             return True, served.value(chunks[self._at - 1].value)
         self._over = True
         if served.outcome.end not in ("exhausted", "raised", "cancelled"):

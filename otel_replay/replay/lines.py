@@ -75,7 +75,7 @@ def approximations(calls: Iterable[Call]) -> list[str]:
 def _lines_of(call: Call, unused: list[Entry]) -> list[Line]:
     address = call.entry.address if call.entry is not None else call.crossing.address
     recorded, now = _outcomes_of(call)
-    note = "; ".join(filter(None, (call.note, _cost_of(call))))
+    note = "; ".join(filter(None, (call.note, _left_early(call), _cost_of(call))))
     if call.repeated:
         return [Line("repeated", address, note="the record has no more of these: its answer was served again")]
     lines = [Line(_SECTIONS[call.action], address, recorded, now, note=note)]
@@ -106,6 +106,15 @@ def _outcomes_of(call: Call) -> tuple[str, str]:
         brief({change.path: untagged(change.recorded) for change in changes}),
         brief({change.path: untagged(change.now) for change in changes}),
     )
+
+
+def _left_early(call: Call) -> str:
+    """Say of a stream that was left sooner than when it was recorded: nothing tells what the rest would have done."""
+    taken = call.crossing.facts.get("taken")
+    if call.entry is None or not isinstance(taken, int):
+        return ""
+    recorded = len(call.entry.envelope.outcome.chunks)
+    return f"left after {taken} of {recorded} recorded chunks" if taken < recorded else ""
 
 
 def _cost_of(call: Call) -> str:

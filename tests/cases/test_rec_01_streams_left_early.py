@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from otel_replay import boundary, instrument
+from otel_replay import boundary, instrument, replay
 from otel_replay.errors import StreamEndsHere
 from otel_replay.testing import ModelServer, reply
 
@@ -200,6 +200,25 @@ def test_rec_01_who_reads_on_is_told_that_the_recording_ends_here(lab: Lab, clie
     assert seen == recorded, "what was recorded, and no invented end"
 
 
+@pytest.mark.parametrize("leave", [closes, drops, breaks_in_with])
+@pytest.mark.parametrize("client", STREAMS)
+def test_rec_01_who_leaves_sooner_than_recorded_is_named(
+    lab: Lab, client: str, leave: Callable[[Any], list[Any]]
+) -> None:
+    instrument("openai", "anthropic")
+    with ModelServer([reply.text("one two three four five six")]) as server:
+        recorded = lab.record(lambda: list(STREAMS[client](server.root_url)))
+    (envelope,) = lab.envelopes()
+    chunks = len(envelope.outcome.chunks)
+    with replay("run", store=lab.store) as session:
+        assert leave(STREAMS[client]("http://127.0.0.1:9")) == recorded[:SEEN]
+    assert session.report.verdict == "passed"
+    assert f"left after {1 + SEEN} of {chunks} recorded chunks" in session.report.text()
+    with replay("run", store=lab.store) as session:
+        assert list(STREAMS[client]("http://127.0.0.1:9")) == recorded
+    assert "left after" not in session.report.text()
+
+
 # Boundaries that are generators ------------------------------------------------------------------------------------
 CLOSED: list[str] = []
 
@@ -275,6 +294,15 @@ def test_rec_01_an_async_generator(lab: Lab, leave: Callable[[Any], Awaitable[li
     assert CLOSED == ["awords"]
     assert lab.replay(lambda: asyncio.run(agent())) == ["one", "two"]
     assert CLOSED == ["awords"]
+    KEPT.clear()
+
+
+@pytest.mark.parametrize("leave", [closes, breaks, keeps])
+def test_rec_01_a_generator_left_sooner_than_recorded_is_named(lab: Lab, leave: Callable[[Any], list[Any]]) -> None:
+    assert lab.record(lambda: list(words())) == ["one", "two", "three"]
+    with replay("run", store=lab.store) as session:
+        assert leave(words()) == ["one", "two"]
+    assert "words[1] (left after 2 of 3 recorded chunks)" in session.report.text()
     KEPT.clear()
 
 

@@ -14,6 +14,7 @@ import orjson
 from otel_replay.envelope import Outcome, Payload, lost
 from otel_replay.importers.genai import _vendor
 from otel_replay.importers.genai._call import Call, Fault
+from otel_replay.payload import encode
 
 _STATUS_TEXT = re.compile(r"Error code: (\d{3})(?: - (.*))?$", re.DOTALL)
 _BY_STATUS = {
@@ -84,7 +85,26 @@ def raised(fault: Fault, vendor: str, notes: list[str], server: str = "", status
         notes.append("invented: the HTTP request and response on the exception")
     if not known:
         notes.append(f"the exception's class is not in the record ({fault.type or 'no type'}); {name} stands for it")
-    return Outcome("raised", Payload("typed-json", orjson.dumps(tree).decode()))
+    return Outcome("raised", Payload("typed-json", _written(tree).decode()))
+
+
+def _written(tree: dict[str, Any]) -> bytes:
+    """Return a tagged tree as JSON; a text that was cut in the midst of a character is kept under a tag of its own."""
+    try:
+        return orjson.dumps(tree)
+    except TypeError:
+        return orjson.dumps(_tagged(tree))
+
+
+def _tagged(node: Any) -> Any:
+    if isinstance(node, str):
+        return encode(node).tree()
+    if isinstance(node, list):
+        return [_tagged(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    names = ("$", "t")  # of a tag and of a class: where such a name is not whole, there is no such class
+    return {k: v.encode("utf-8", "backslashreplace").decode() if k in names else _tagged(v) for k, v in node.items()}
 
 
 @lru_cache(maxsize=8)
