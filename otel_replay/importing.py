@@ -22,6 +22,7 @@ from otel_replay.importers.genai import describe
 from otel_replay.importers.genai import recordings as to_recordings
 from otel_replay.importers.result import Progress
 from otel_replay.keeping import Keeper
+from otel_replay.location import printable
 from otel_replay.readable import genai_attributes
 from otel_replay.redaction import Known, Redactor, Scope
 from otel_replay.sources import incompleteness, parquet_rows
@@ -89,7 +90,7 @@ def import_source(
         keeper.close()
     lost = tuple(_loss_lines(keeper.lost))
     runs = tuple(keeper.runs)
-    return Imported(source, found.format, keeper.spans, runs, found, keeper.redacted, keeper.runs_found,
+    return Imported(printable(source), found.format, keeper.spans, runs, found, keeper.redacted, keeper.runs_found,
                     keeper.crossings, lost)  # fmt: skip
 
 

@@ -45,6 +45,24 @@ def is_remote(location: object) -> bool:
     return isinstance(location, str) and location.startswith("s3://")
 
 
+def printable(path: str | os.PathLike[str]) -> str:
+    """Return a path as text that every terminal, JSON and log takes: bytes that are no UTF-8 stand as `\\xff`."""
+    text = os.fspath(path)
+    try:
+        return os.fsencode(text).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # half a character that no byte stands for
+        return text.encode("utf-8", "backslashreplace").decode()
+
+
+def is_utf8(path: str | os.PathLike[str]) -> bool:
+    """False for a path that holds bytes which are no UTF-8: pyarrow and DuckDB open none such."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def locate(location: str | os.PathLike[str]) -> Location:
     """Return where `location` is. Raises StoreError for an address that no store can have; it is not repeated there."""
     text = os.fspath(location)
@@ -53,7 +71,7 @@ def locate(location: str | os.PathLike[str]) -> Location:
     if "://" in text and not text.startswith("file://"):
         raise StoreError(f"a store is a folder or s3://bucket/prefix, not {text.split('://')[0]}://...")
     folder = Path(text.removeprefix("file://"))
-    return Location(str(folder), folder)
+    return Location(printable(folder), folder)
 
 
 def journal_folder(location: str | os.PathLike[str]) -> Path:

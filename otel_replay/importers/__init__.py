@@ -63,6 +63,9 @@ def _all(
     for one in live.inputs(str(source), headers) if is_address else sources.inputs(source):
         report.where = "" if one.alone else one.name
         report.source = one.name
+        if not one.alone and tables.is_beside_block(one.path):
+            report.problem("skipped", "a file of a Tempo block that holds no spans")
+            continue
         try:
             yield from checks.checked(_one(one, format, progress, parquet_rows, report), report)
         except ImportFault as fault:

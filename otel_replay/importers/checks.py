@@ -1,4 +1,4 @@
-"""What can be seen on any span, whatever its shape: attributes dropped by a limit, JSON text cut in its middle."""
+"""What can be seen on any span, whatever its shape: no id, attributes dropped by a limit, JSON cut in its middle."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def checked(spans: Iterable[Span], report: Report) -> Iterator[Span]:
     """Hand the spans on, telling the report what a limit took from them."""
     for span in spans:
         where = f"span {span.span_id} {span.name[:80]!r}"
+        if not span.trace_id.strip("0") or not span.span_id.strip("0"):
+            if not (span.name or span.attributes or span.start_ns):
+                report.problem("skipped", "a span that says nothing, not even its id")
+                continue
+            report.note("spans came without their ids: nobody can tell what belongs to them")
         if span.dropped_attributes_count:
             gaps = "; ".join(_missing_indices(span.attributes))
             report.problem(

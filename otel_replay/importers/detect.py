@@ -27,7 +27,12 @@ from otel_replay.importers.shapes import (
     xray,
     zipkin,
 )
-from otel_replay.importers.shapes._common import rows, table
+from otel_replay.importers.shapes._common import (
+    objects,
+    rows_in,
+    table,
+    tables_in,
+)
 from otel_replay.span import Span
 from otel_replay.wire import logs
 
@@ -58,16 +63,16 @@ def _jaeger_api(value: Any) -> bool:
 
 
 def _read_jaeger_api(value: Any, report: Report) -> Iterator[Span]:
-    for error in rows(value.get("errors")):
+    for error in rows_in(value, "errors", report):
         report.partial = str(table(error).get("msg") or error)[:300]
         report.problem("partial", report.partial)
-    for trace in rows(value.get("data")):
-        yield from jaeger.read_trace(table(trace), report)
+    for trace in objects(value["data"], report):
+        yield from jaeger.read_trace(trace, report)
 
 
 def _read_jaeger_traces(value: Any, report: Report) -> Iterator[Span]:
-    for trace in [value] if isinstance(value, dict) else rows(value):
-        yield from jaeger.read_trace(table(trace), report)
+    for trace in objects(value, report):
+        yield from jaeger.read_trace(trace, report)
 
 
 def _jaeger_es(value: Any) -> bool:
@@ -79,13 +84,13 @@ def _jaeger_es(value: Any) -> bool:
 
 
 def _read_jaeger_es(value: Any, report: Report) -> Iterator[Span]:
-    hits = table(value.get("hits")).get("hits")
-    sources = [value] if hits is None else rows(hits)
-    return jaeger.read_spans((table(hit).get("_source", hit) for hit in sources), report, binary_is_hex=True)
+    found = table(value.get("hits"))
+    sources = tables_in(found, "hits", report) if found.get("hits") is not None else iter([value])
+    return jaeger.read_spans((hit.get("_source", hit) for hit in sources), report, binary_is_hex=True)
 
 
 def _read_jaeger_spans(value: Any, report: Report) -> Iterator[Span]:
-    return jaeger.read_spans([value] if isinstance(value, dict) else rows(value), report)
+    return jaeger.read_spans(objects(value, report), report)
 
 
 def _otlp(name: str) -> Callable[[Any], bool]:
@@ -96,7 +101,7 @@ def _arrays_of(read: Read) -> Read:
     """Let a shape that is read from objects also be read from an array of them."""
 
     def each(value: Any, report: Report) -> Iterator[Span]:
-        for item in [value] if isinstance(value, dict) else rows(value):
+        for item in objects(value, report):
             yield from read(item, report)
 
     return each

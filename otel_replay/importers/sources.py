@@ -25,6 +25,7 @@ from otel_replay.errors import ImportFault
 from otel_replay.importers.result import Report
 from otel_replay.importers.shapes import agentreplay
 from otel_replay.limits import DECOMPRESSED_BYTES_MAX, DECOMPRESSED_RATIO_MAX
+from otel_replay.location import printable
 
 Source: TypeAlias = "str | Path | bytes | BinaryIO"
 _SPOOL_MEMORY_BYTES = 32 * 1024 * 1024
@@ -76,7 +77,7 @@ def _named(name: str) -> Iterator[Input]:
 def _file(path: str, *, alone: bool) -> Input:
     if not os.path.isfile(path):
         raise ImportFault(f"{path!r} is neither a file nor a folder")
-    return Input(path, lambda: cast(BinaryIO, open(path, "rb")), alone, path)
+    return Input(printable(path), lambda: cast(BinaryIO, open(path, "rb")), alone, path)
 
 
 def _files_below(folder: str) -> list[str]:

@@ -11,6 +11,7 @@ from otel_replay.codec import Reading
 from otel_replay.envelope import Envelope, Mark, Outcome, Run, lost
 from otel_replay.errors import StoreError
 from otel_replay.journal import SUFFIX, JournalContents, is_live, read_journal
+from otel_replay.location import is_utf8, printable
 from otel_replay.readable import genai_attributes
 from otel_replay.span import Span
 from otel_replay.store.rows import Row, from_row, to_row
@@ -47,6 +48,9 @@ def read_all(folder: Path, known: Mapping[str, JournalRows] | None = None) -> It
     `known` are journals that were read before, by name: one that has not grown since is not read again.
     """
     for path in journal_paths(folder):
+        if not is_utf8(path.name):  # a file that seals it could not say so
+            yield JournalRows(path, [], True, f"{printable(path)} has a name that is not UTF-8: rename it")
+            continue
         try:
             live = is_live(path)  # before reading: what is written after this is not lost by sealing too early
             size = path.stat().st_size

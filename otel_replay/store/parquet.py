@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from otel_replay import limits
 from otel_replay.blobs import is_name
 from otel_replay.errors import DamagedFile, ImportFault, StoreError
+from otel_replay.location import is_utf8
 from otel_replay.originals import now_ns, random_hex
 from otel_replay.store import schema
 from otel_replay.store.large import names_of
@@ -255,6 +256,8 @@ def read_info(storage: Storage, entry: Entry) -> FileInfo:
     Raises StoreError where it is torn, empty or not a store's file, OSError where it can't be reached now.
     """
     shown = storage.shown(entry.path)
+    if not is_utf8(entry.path):
+        raise StoreError(f"{shown} has a name that is not UTF-8, which no query can open: rename it")
     try:
         with storage.opened(entry.path) as file:
             footer = pq.read_metadata(file)

@@ -11,6 +11,8 @@ from typing import Any
 
 import duckdb
 
+from otel_replay.errors import StoreError
+from otel_replay.location import is_utf8
 from otel_replay.store import schema
 from otel_replay.store.blobs import BLOBS, SUFFIX
 from otel_replay.store.doubles import KIN_COLUMNS
@@ -33,7 +35,12 @@ def may_be_a_file(fault: duckdb.Error) -> bool:
 
 
 def connect(storage: Storage) -> duckdb.DuckDBPyConnection:
-    """Return a connection to an empty database in memory that reads `storage` and fetches no extensions."""
+    """Return a connection to an empty database in memory that reads `storage` and fetches no extensions.
+
+    Raises StoreError where no query could name the store's files.
+    """
+    if not is_utf8(storage.root):
+        raise StoreError(f"{storage.shown(storage.root)} is not UTF-8, and no query can name files there: rename it")
     connection = duckdb.connect(":memory:")
     storage.attach(connection)
     for setting in (

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from otel_replay.errors import StoreError
+from otel_replay.location import printable
 
 try:
     import fcntl
@@ -113,7 +114,7 @@ class LocalStorage:
         self.root = root
 
     def shown(self, path: Path) -> str:
-        return str(path)
+        return printable(path)
 
     def files(self, folder: Path) -> list[Entry]:
         found: list[Entry] = []

@@ -115,7 +115,6 @@ WHERE run_id NOT IN (
   WHERE start_ns < since AND difference IS NULL)"""
 
 
-
 def _since(name: str, rows: str, *, more: str = "", where: str = "") -> str:
     text = _RUNS_SINCE
     for mark, part in (("{name}", name), ("{rows}", rows), ("{more}", more), ("{where}", where)):

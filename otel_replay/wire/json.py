@@ -79,7 +79,7 @@ def loads(data: bytes | str) -> object:
 def _set(obj: Json, **members: Any) -> Json:
     """Add the members that differ from protobuf's default; 64-bit numbers arrive as text."""
     for name, value in members.items():
-        if value not in (0, "", "0", []):
+        if value not in (0, "", []) and not (value == "0" and name.endswith("UnixNano")):
             obj[name] = value
     return obj
 
@@ -314,14 +314,13 @@ def _scope_groups(group: Json) -> list[Any]:
     return pick_list(group, "scopeSpans") or pick_list(group, "instrumentationLibrarySpans")
 
 
-def _ids(groups: Iterable[Any]) -> Iterator[tuple[Any, int]]:
-    for group in groups:
-        for scope_group in _scope_groups(group) if isinstance(group, dict) else ():
-            spans = scope_group.get("spans") if isinstance(scope_group, dict) else None
-            for span in spans if isinstance(spans, list) else ():
-                if isinstance(span, dict):
-                    yield pick(span, "traceId"), 16
-                    yield pick(span, "spanId"), 8
+def _ids(scope_groups: Iterable[Any]) -> Iterator[tuple[Any, int]]:
+    for scope_group in scope_groups:
+        spans = scope_group.get("spans") if isinstance(scope_group, dict) else None
+        for span in spans if isinstance(spans, list) else ():
+            if isinstance(span, dict):
+                yield pick(span, "traceId"), 16
+                yield pick(span, "spanId"), 8
 
 
 def read_json(obj: object) -> Read[Span]:
@@ -331,14 +330,22 @@ def read_json(obj: object) -> Read[Span]:
     ints as numbers, snake_case names, `batches`, `instrumentationLibrarySpans`, a trace wrapped in `trace` or
     `result`, null or missing lists. Raises ImportFault where `obj` is no such document.
     """
+    read: Read[Span] = Read([], [])
+    groups: list[tuple[int, Json, list[Any]]] = []
     try:
-        groups = [as_object(group, "a resource group") for group in _top_groups(obj)]
-        b64 = base64_ids(_ids(groups))
+        found = _top_groups(obj)
     except Bad as fault:
         raise ImportFault(f"not OTLP/JSON traces: {fault}") from None
-    read: Read[Span] = Read([], [])
-    for r, group in enumerate(groups):
-        for s, scope_group in enumerate(_scope_groups(group)):
+    for r, group in enumerate(found):
+        try:
+            groups.append((r, group, _scope_groups(as_object(group, "a resource group"))))
+        except Bad as fault:
+            read.problems.append(Problem(f"resourceSpans[{r}]", str(fault)))
+    if found and not groups:
+        raise ImportFault(f"not OTLP/JSON traces: {read.problems[0].reason}")
+    b64 = base64_ids(_ids(one for _, _, scope_groups in groups for one in scope_groups))
+    for r, group, scope_groups in groups:
+        for s, scope_group in enumerate(scope_groups):
             _read_scope_group(group, scope_group, b64, f"resourceSpans[{r}].scopeSpans[{s}]", read)
     return read
 

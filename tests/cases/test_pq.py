@@ -5,6 +5,8 @@ The first of each kind stand in tests/store/test_cases.py; the files of the repo
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from otel_replay import open_store
+from otel_replay.errors import StoreError
 from otel_replay.span import Event, KeyValues, Span
 from otel_replay.store import Store, schema
 from otel_replay.store.rows import from_row
@@ -84,6 +87,26 @@ def test_pq_01_a_folder_that_bears_a_files_name(store: Store) -> None:
     (good,) = store.folder.paths()
     good.with_name("00folder.parquet").mkdir()
     assert ask(open_store(store.root), "SELECT count(*) FROM crossings") == [(3,)]
+
+
+def test_pq_01_a_name_that_is_no_utf8_hides_nothing_else(store: Store, tmp_path: Path) -> None:
+    (good,) = store.folder.paths()
+    for name in (b"\xff.parquet", b"\xff.journal"):
+        folder = good.parent if name.endswith(b"parquet") else store.folder.journal
+        folder.mkdir(exist_ok=True)
+        shutil.copyfile(good, folder / os.fsdecode(name))
+    for words in ("runs", "store verify", "store info", "store compact", "sql 'SELECT 1'", "doctor"):
+        done = otel_replay(store.root, *shlex.split(words))
+        assert "Traceback" not in done.stderr, words
+    reader = open_store(store.root)
+    assert ask(reader, "SELECT count(*) FROM crossings") == [(3,)]
+    problems = "\n".join(reader.problems)
+    assert "\\xff.parquet has a name that is not UTF-8, which no query can open: rename it" in problems
+    assert "\\xff.journal has a name that is not UTF-8: rename it" in problems
+    odd = tmp_path / os.fsdecode(b"\xfe")
+    store.root.rename(odd)
+    with pytest.raises(StoreError, match=r"\\xfe is not UTF-8"):
+        open_store(odd).runs()
 
 
 def test_pq_01_the_files_of_the_report(store: Store) -> None:

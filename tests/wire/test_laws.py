@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_replay.span import KeyValues, LogRecord, Resource, Span, Value
+from otel_replay.span import Event, KeyValues, LogRecord, Resource, Scope, Span, Value
 from otel_replay.wire import json as wire_json
 from otel_replay.wire import logs, protobuf, text
 
@@ -94,3 +96,9 @@ def test_equal_looking_resources_of_different_types_stay_apart() -> None:
     ]
     assert exact(protobuf.spans_from_request(protobuf.request_from_spans(spans))) == exact(spans)
     assert exact(wire_json.spans_from_json(wire_json.json_from_spans(spans))) == exact(spans)
+
+
+def test_a_name_that_is_the_digit_nought_is_a_name() -> None:
+    span = Span("1" * 32, "2" * 16, "0", 1, 2, events=(Event(0, "0"),), trace_state="0", status_message="0")
+    named = replace(span, resource=Resource(schema_url="0"), scope=Scope("0", "0", schema_url="0"))
+    assert wire_json.spans_from_json(orjson.loads(wire_json.json_line([named]))) == [named]

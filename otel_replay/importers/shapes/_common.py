@@ -19,6 +19,7 @@ from otel_replay.limits import IMPORT_DEPTH_MAX
 from otel_replay.span import Attributes, KeyValue, KeyValues, Value
 
 INT64_MAX = 2**63 - 1
+_ARRAYS_DEEP = 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HEX = frozenset("0123456789abcdefABCDEF")
 
@@ -35,6 +36,50 @@ def table(value: object) -> Mapping[str, Any]:
 def rows(value: object) -> Iterable[Any]:
     """Return `value` where it is an array (in memory or lazy), else an empty one."""
     return value if isinstance(value, (list, LazyList)) else ()
+
+
+def rows_in(holder: Mapping[str, Any], key: str, report: Report, where: str = "") -> Iterable[Any]:
+    """Return the array `holder[key]`, an empty one where it is null or absent. The report hears of anything else."""
+    found = holder.get(key)
+    if found is not None and not isinstance(found, (list, LazyList)):
+        report.problem("skipped", f"{key} is {_a(found)}, not an array", where)
+    return rows(found)
+
+
+def tables_in(holder: Mapping[str, Any], key: str, report: Report, where: str = "") -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of the array `holder[key]`. The report hears of whatever is none."""
+    for item in rows_in(holder, key, report, where):
+        if isinstance(item, dict):
+            yield item
+        elif item is not None:
+            report.problem("skipped", f"{key} holds {_a(item)}, not an object", where)
+
+
+def table_in(holder: Mapping[str, Any], key: str, report: Report, where: str = "") -> Mapping[str, Any]:
+    """Return the object `holder[key]`, an empty one where it is null or absent. The report hears of anything else."""
+    found = holder.get(key)
+    if found is not None and not isinstance(found, dict):
+        report.problem("skipped", f"{key} is {_a(found)}, not an object", where)
+    return table(found)
+
+
+def objects(document: object, report: Report, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    """Yield the object that a document is, or those of its array, or of the arrays in that; the report hears of others.
+
+    As `detect.sample` looks into a document.
+    """
+    if isinstance(document, dict):
+        yield document
+    elif isinstance(document, (list, LazyList)) and depth < _ARRAYS_DEEP:
+        for item in document:
+            yield from objects(item, report, depth + 1)
+    elif document is not None:
+        report.problem("skipped", f"an array holds {_a(document)}, not an object")
+
+
+def _a(value: object) -> str:
+    names = {dict: "an object", list: "an array", str: "text", bool: "a bool", int: "a number", float: "a number"}
+    return names.get(type(value), "an array" if isinstance(value, LazyList) else type(value).__name__)
 
 
 def text(value: object) -> str:
@@ -180,6 +225,8 @@ def json_value(value: object, report: Report, where: str = "", depth: int = 0) -
 
 def attributes_of(value: object, report: Report, where: str = "") -> Attributes:
     """Return a JSON object of plain values as attributes."""
+    if value is not None and not isinstance(value, dict):
+        report.problem("skipped", f"attributes are {_a(value)}, not an object", where)
     return tuple((str(key), json_value(item, report, f"{where} {key}")) for key, item in table(value).items())
 
 

@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from otel_replay.importers.result import Report
-from otel_replay.importers.shapes._common import Unreadable, iso_ns, json_text, rows, table, text, whole
+from otel_replay.importers.shapes._common import (
+    Unreadable,
+    iso_ns,
+    json_text,
+    objects,
+    table,
+    text,
+    whole,
+)
 from otel_replay.importers.shapes.exchanges import Cassette, Exchange, pairs_of
 from otel_replay.importers.shapes.vcr import name_of
 from otel_replay.span import Span
@@ -31,7 +39,7 @@ def is_line(value: object) -> bool:
 
 def read(document: Any, report: Report) -> Iterator[Span]:
     cassette = report.over_documents(_Lines)
-    for raw in [document] if isinstance(document, dict) else rows(document):
+    for raw in objects(document, report):
         one = table(raw)
         if one.get("kind") == "header":
             if one.get("redaction_rules"):

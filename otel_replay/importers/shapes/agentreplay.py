@@ -18,7 +18,14 @@ from urllib.parse import urlencode
 
 from otel_replay.importers.documents import loads
 from otel_replay.importers.result import Report
-from otel_replay.importers.shapes._common import Unreadable, json_text, rows, table, text, whole
+from otel_replay.importers.shapes._common import (
+    Unreadable,
+    json_text,
+    objects,
+    table,
+    text,
+    whole,
+)
 from otel_replay.importers.shapes.exchanges import Exchange, attributes_of, pairs_of
 from otel_replay.limits import IMPORT_SPAN_BYTES_MAX
 from otel_replay.span import KeyValue, Scope, Span
@@ -42,7 +49,7 @@ def is_cassette(names: list[str]) -> bool:
 
 def read(document: Any, report: Report) -> Iterator[Span]:
     cassette = report.over_documents(_Cassette)
-    for raw in [document] if isinstance(document, dict) else rows(document):
+    for raw in objects(document, report):
         one = table(raw)
         if one.get("call_type") in _ELSEWHERE:
             report.problem(

@@ -14,8 +14,10 @@ from otel_replay.importers.shapes._common import (
     attributes_of,
     hex_id,
     iso_ns,
-    rows,
+    objects,
     table,
+    table_in,
+    tables_in,
     text,
 )
 from otel_replay.span import Event, Link, Resource, Span
@@ -31,7 +33,7 @@ def is_span(value: object) -> bool:
 
 def read(document: Any, report: Report) -> Iterator[Span]:
     report.note("console output holds no scope and no bytes; times are in microseconds")
-    for raw in [document] if isinstance(document, dict) else rows(document):
+    for raw in objects(document, report):
         one = table(raw)
         try:
             yield _span(one, report)
@@ -40,8 +42,8 @@ def read(document: Any, report: Report) -> Iterator[Span]:
 
 
 def _span(raw: Mapping[str, Any], report: Report) -> Span:
-    context, status, resource = (table(raw.get(key)) for key in ("context", "status", "resource"))
     name = text(raw.get("name"))
+    context, status, resource = (table_in(raw, key, report, name[:80]) for key in ("context", "status", "resource"))
     return Span(
         trace_id=hex_id(context.get("trace_id"), 32, "trace_id"),
         span_id=hex_id(context.get("span_id"), 16, "span_id"),
@@ -53,13 +55,13 @@ def _span(raw: Mapping[str, Any], report: Report) -> Span:
         attributes=attributes_of(raw.get("attributes"), report, name),
         events=tuple(
             Event(
-                iso_ns(table(event).get("timestamp"), "events.timestamp"),
-                text(table(event).get("name")),
-                attributes_of(table(event).get("attributes"), report, name),
+                iso_ns(event.get("timestamp"), "events.timestamp"),
+                text(event.get("name")),
+                attributes_of(event.get("attributes"), report, name),
             )
-            for event in rows(raw.get("events"))
+            for event in tables_in(raw, "events", report, name)
         ),
-        links=tuple(_link(table(link), report) for link in rows(raw.get("links"))),
+        links=tuple(_link(link, report) for link in tables_in(raw, "links", report, name)),
         status_code=STATUSES.get(text(status.get("status_code")), 0),
         status_message=text(status.get("description")),
         resource=Resource(

@@ -23,8 +23,10 @@ from otel_replay.importers.shapes._common import (
     hex_id,
     json_text,
     micros,
-    rows,
+    rows_in,
     table,
+    table_in,
+    tables_in,
     text,
     whole,
 )
@@ -56,9 +58,10 @@ def is_trace(value: object) -> bool:
 def read_trace(trace: Mapping[str, Any], report: Report) -> Iterator[Span]:
     """Read one trace object: `{"traceID", "spans", "processes", "warnings"}`."""
     report.note(LOSSES)
-    processes = {key: _resource(process, report) for key, process in table(trace.get("processes")).items()}
-    _warnings(trace.get("warnings"), report)
-    for raw in rows(trace.get("spans")):
+    named = table_in(trace, "processes", report)
+    processes = {key: _resource(table_in(named, key, report, "processes"), report) for key in named}
+    _warnings(trace, report)
+    for raw in tables_in(trace, "spans", report):
         yield from one_span(raw, processes, report)
 
 
@@ -86,12 +89,12 @@ def _span(
 ) -> Span:
     trace_id = hex_id(raw.get("traceID"), 32, "traceID")
     start_ns = micros(raw.get("startTime"), "startTime")
-    tags = [*_tags(raw.get("tags"), report, where, in_hex), *_dotted(raw.get("tag"), report)]
+    tags = [*_tags(raw, "tags", report, where, in_hex), *_dotted(raw, report, where)]
     for key in doubled_keys(tags):
         report.problem("approximate", f"tag {key!r} stands twice; both values are kept", where)
     parent, links = _references(raw, trace_id, report, where)
-    _warnings(raw.get("warnings"), report)
-    process = raw.get("process")
+    _warnings(raw, report, where)
+    process = table_in(raw, "process", report, where)
     resource = _resource(process, report, in_hex) if process else processes.get(text(raw.get("processID")), Resource())
     fields: dict[str, Any] = {}
     return Span(
@@ -102,7 +105,7 @@ def _span(
         end_ns=start_ns + micros(raw.get("duration"), "duration"),
         parent_span_id=parent,
         attributes=_meanings(tags, fields),
-        events=tuple(_event(log, report, where, in_hex) for log in rows(raw.get("logs"))),
+        events=tuple(_event(log, report, where, in_hex) for log in tables_in(raw, "logs", report, where)),
         links=links,
         flags=whole(raw.get("flags"), "flags", bits=32),
         resource=resource,
@@ -138,8 +141,7 @@ def _references(raw: Mapping[str, Any], trace_id: str, report: Report, where: st
     parent = hex_id(raw.get("parentSpanID"), 16, "parentSpanID").strip("0") and hex_id(raw["parentSpanID"], 16, "")
     links: list[Link] = []
     follows = ""
-    for reference in rows(raw.get("references")):
-        one = table(reference)
+    for one in tables_in(raw, "references", report, where):
         kind = text(one.get("refType")).upper()
         trace = hex_id(one.get("traceID"), 32, "references.traceID")
         span = hex_id(one.get("spanID"), 16, "references.spanID")
@@ -155,44 +157,42 @@ def _references(raw: Mapping[str, Any], trace_id: str, report: Report, where: st
     return parent, tuple(links)
 
 
-def _event(log: Any, report: Report, where: str, in_hex: bool) -> Event:
-    fields = _tags(table(log).get("fields"), report, where, in_hex)
+def _event(log: Mapping[str, Any], report: Report, where: str, in_hex: bool) -> Event:
+    fields = _tags(log, "fields", report, where, in_hex)
     name = next((value for key, value in fields if key == "event" and isinstance(value, str)), "")
     return Event(
-        micros(table(log).get("timestamp"), "logs.timestamp"),
+        micros(log.get("timestamp"), "logs.timestamp"),
         name,
         tuple(field for field in fields if field != ("event", name)) if name else tuple(fields),
     )
 
 
-def _resource(process: Any, report: Report, in_hex: bool = False) -> Resource:
-    one = table(process)
+def _resource(one: Mapping[str, Any], report: Report, in_hex: bool = False) -> Resource:
     named: list[KeyValue] = []
     if "serviceName" in one:
         named.append(("service.name", text(one["serviceName"])))
-    tags = [*_tags(one.get("tags"), report, "process", in_hex), *_dotted(one.get("tag"), report)]
+    tags = [*_tags(one, "tags", report, "process", in_hex), *_dotted(one, report, "process")]
     return Resource((*named, *tags))
 
 
-def _warnings(warnings: Any, report: Report) -> None:
-    for warning in rows(warnings):
+def _warnings(holder: Mapping[str, Any], report: Report, where: str = "") -> None:
+    for warning in rows_in(holder, "warnings", report, where):
         if "clock skew adj" in text(warning) and "skipping" not in text(warning):
             report.problem("approximate", "Jaeger moved times (clock skew); ask for raw=true", text(warning)[:120])
         else:
             report.note(f"Jaeger warns: {text(warning)[:200]}")
 
 
-def _dotted(tag: Any, report: Report) -> Iterator[KeyValue]:
+def _dotted(holder: Mapping[str, Any], report: Report, where: str) -> Iterator[KeyValue]:
     """Read Elasticsearch's `tags as fields`, where a dot of the key became another character (mostly "@")."""
-    for key, value in attributes_of(tag, report, "tag"):
+    for key, value in attributes_of(holder.get("tag"), report, f"{where}, tag"):
         yield key.replace("@", "."), value
 
 
-def _tags(raw: Any, report: Report, where: str, in_hex: bool) -> list[KeyValue]:
+def _tags(holder: Mapping[str, Any], name: str, report: Report, where: str, in_hex: bool) -> list[KeyValue]:
     return [
-        (wire_text.from_wire(text(table(tag).get("key"))), _tag_value(table(tag), report, where, in_hex))
-        for tag in rows(raw)
-        if isinstance(tag, dict)
+        (wire_text.from_wire(text(tag.get("key"))), _tag_value(tag, report, where, in_hex))
+        for tag in tables_in(holder, name, report, where)
     ]
 
 

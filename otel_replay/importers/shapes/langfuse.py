@@ -22,8 +22,10 @@ from otel_replay.importers.shapes._common import (
     iso_ns,
     json_text,
     json_value,
-    rows,
+    objects,
     table,
+    table_in,
+    tables_in,
     text,
 )
 from otel_replay.limits import IMPORT_SPAN_BYTES_MAX
@@ -52,13 +54,13 @@ def read(document: Any, report: Report) -> Iterator[Span]:
     report.note(
         "Langfuse keeps milliseconds, turns numbers of the original attributes into text, and removes mapped keys"
     )
-    for item in [document] if isinstance(document, dict) else rows(document):
+    for item in objects(document, report):
         one = table(item)
         if "observations" not in one:
             yield from _each([one], {}, report)
             continue
         trace = table(one.get("trace")) or one
-        yield from _each(rows(one.get("observations")), trace, report)
+        yield from _each(tables_in(one, "observations", report), trace, report)
 
 
 def _each(observations: Any, trace: Mapping[str, Any], report: Report) -> Iterator[Span]:
@@ -124,7 +126,7 @@ def _span(raw: Mapping[str, Any], trace: Mapping[str, Any], report: Report) -> S
         status_code=_LEVELS.get(level, 0),
         status_message=text(_pick(raw, "statusMessage")),
         resource=Resource(attributes_of(metadata.get("resourceAttributes"), report, "resource")),
-        scope=_scope(table(metadata.get("scope")), report),
+        scope=_scope(table_in(metadata, "scope", report, where), report),
     )
 
 
@@ -155,6 +157,7 @@ def _observation(raw: Mapping[str, Any], metadata: Mapping[str, Any], level: str
         "status_message": _pick(raw, "statusMessage"),
         "prompt.name": _pick(raw, "promptName"),
         "prompt.version": _pick(raw, "promptVersion"),
+        "metadata": None if metadata else raw.get("metadata") or None,
         "completion_start_time": _pick(raw, "completionStartTime"),
     }
     for key, value in fields.items():
@@ -168,5 +171,5 @@ def _observation(raw: Mapping[str, Any], metadata: Mapping[str, Any], level: str
 def _original(metadata: Mapping[str, Any], report: Report, where: str) -> Attributes:
     return tuple(
         (key, _retype.all_types(key, value, report) if isinstance(value, str) else json_value(value, report, where))
-        for key, value in table(metadata.get("attributes")).items()
+        for key, value in table_in(metadata, "attributes", report, where).items()
     )

@@ -12,7 +12,18 @@ from typing import Any
 
 from otel_replay.importers.documents import LazyList, loads
 from otel_replay.importers.result import Report
-from otel_replay.importers.shapes._common import Unreadable, any_id, iso_ns, json_text, rows, table, text, whole
+from otel_replay.importers.shapes._common import (
+    Unreadable,
+    any_id,
+    iso_ns,
+    json_text,
+    objects,
+    rows,
+    table,
+    tables_in,
+    text,
+    whole,
+)
 from otel_replay.span import Event, KeyValue, Span
 
 _KNOWN = {
@@ -38,7 +49,7 @@ def read(document: Any, report: Report) -> Iterator[Span]:
     report.note("LangSmith keeps no OpenTelemetry names, resource or scope; span ids are made from run ids")
     if isinstance(document, dict) and isinstance(document.get("runs"), (list, LazyList)):
         document = document["runs"]
-    for raw in [document] if isinstance(document, dict) else rows(document):
+    for raw in objects(document, report):
         one = table(raw)
         try:
             yield from _run(one, report, 0)
@@ -50,8 +61,8 @@ def _run(raw: Mapping[str, Any], report: Report, depth: int) -> Iterator[Span]:
     if depth > 100:
         raise Unreadable("child_runs are nested deeper than 100")
     yield _span(raw, report)
-    for child in rows(raw.get("child_runs")):
-        yield from _run(table(child), report, depth + 1)
+    for child in tables_in(raw, "child_runs", report, text(raw.get("name"))[:80]):
+        yield from _run(child, report, depth + 1)
 
 
 def _object(value: Any) -> Any:
@@ -69,6 +80,8 @@ def _span(raw: Mapping[str, Any], report: Report) -> Span:
     name = text(raw.get("name"))
     if raw.get("inputs") is None and raw.get("outputs") is None:
         report.problem("lost", "a run came without inputs and outputs", name[:80])
+    if "id" not in raw:
+        raise Unreadable("it has no id")
     end_ns = iso_ns(raw.get("end_time"), "end_time")
     return Span(
         trace_id=any_id(raw.get("trace_id") or raw["id"], 32, report),

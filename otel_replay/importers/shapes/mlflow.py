@@ -15,8 +15,10 @@ from otel_replay.importers.shapes._common import (
     attributes_of,
     base64_or_hex_id,
     iso_ns,
-    rows,
+    objects,
     table,
+    table_in,
+    tables_in,
     text,
     whole,
 )
@@ -31,12 +33,11 @@ def is_trace(value: object) -> bool:
 
 def read(document: Any, report: Report) -> Iterator[Span]:
     report.note("MLflow keeps no resource, no scope and no OpenTelemetry kind; each attribute value is JSON text")
-    for trace in [document] if isinstance(document, dict) else rows(document):
-        info = table(table(trace).get("info"))
+    for trace in objects(document, report):
+        info = table_in(table(trace), "info", report)
         named = tuple((key, text(info[key])) for key in ("trace_id", "request_id") if text(info.get(key)))
         resource = Resource(tuple((f"mlflow.{key}", value) for key, value in named))
-        for raw in rows(table(table(trace).get("data")).get("spans")):
-            one = table(raw)
+        for one in tables_in(table_in(table(trace), "data", report), "spans", report):
             try:
                 yield _span(one, resource, report)
             except Unreadable as fault:
@@ -60,14 +61,14 @@ def _span(raw: Mapping[str, Any], resource: Resource, report: Report) -> Span:
         start_ns=_time(raw.get("start_time_unix_nano") or raw.get("start_time")),
         end_ns=_time(end),
         attributes=attributes_of(raw.get("attributes"), report, name),
-        events=tuple(_event(table(event), report) for event in rows(raw.get("events"))),
+        events=tuple(_event(event, report) for event in tables_in(raw, "events", report, name)),
         links=tuple(
             Link(
-                base64_or_hex_id(table(link).get("trace_id"), 32, "links.trace_id"),
-                base64_or_hex_id(table(link).get("span_id"), 16, "links.span_id"),
-                attributes=attributes_of(table(link).get("attributes"), report, name),
+                base64_or_hex_id(link.get("trace_id"), 32, "links.trace_id"),
+                base64_or_hex_id(link.get("span_id"), 16, "links.span_id"),
+                attributes=attributes_of(link.get("attributes"), report, name),
             )
-            for link in rows(raw.get("links"))
+            for link in tables_in(raw, "links", report, name)
         ),
         status_code=STATUSES.get(code.removeprefix("STATUS_CODE_"), 0),
         status_message=text(table(status).get("message") or raw.get("status_message")),

@@ -22,6 +22,8 @@ from otel_replay.wire import json as wire_json
 
 GROUPS = ("resourceSpans", "resource_spans", "batches")
 _SCOPE_GROUPS = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
+_IN_GROUPS = ("resource", "schemaUrl", "schema_url")
+_IN_SCOPE_GROUPS = ("scope", "instrumentationLibrary", "instrumentation_library", "schemaUrl", "schema_url")
 _PIECE_SPANS = 256
 TEMPO_STRING_BYTES = 2048
 """Tempo cuts strings at `max_attribute_bytes`; this is what it is unless somebody set it."""
@@ -96,10 +98,28 @@ def _status(document: Mapping[str, Any], report: Report) -> None:
 
 
 def _whole(document: Any, report: Report) -> Iterator[Span]:
+    _misspelt(document, report)
     read = wire_json.read_json(document)
     for problem in read.problems:
         report.problem("skipped", f"an OTLP span: {_kind(problem.reason)}", str(problem))
     yield from read.items
+
+
+def _misspelt(document: Any, report: Report) -> None:
+    """Tell of groups whose spans stand under a name that OTLP does not have: by its letter they are empty."""
+    for group in map(table, rows(_member(_holder(document) or {}, GROUPS)[1])):
+        if group.keys() & _SCOPE_GROUPS:
+            for scope_group in map(table, rows(_member(group, _SCOPE_GROUPS)[1])):
+                _unknown(scope_group, ("spans",), _IN_SCOPE_GROUPS, "a scope group", report)
+        else:
+            _unknown(group, _SCOPE_GROUPS[:1], _IN_GROUPS, "a resource group", report)
+
+
+def _unknown(group: Mapping[str, Any], wanted: Iterable[str], known: Iterable[str], what: str, report: Report) -> None:
+    unknown = [key for key in group if key not in known and group[key]]
+    if unknown and not group.keys() & set(wanted):
+        held = ", ".join(map(repr, unknown[:3]))
+        report.problem("skipped", f"{what} without {' or '.join(wanted)} holds {held:.80}")
 
 
 def _kind(reason: str) -> str:

@@ -18,8 +18,10 @@ from otel_replay.importers.shapes._common import (
     iso_ns,
     json_text,
     json_value,
-    rows,
+    objects,
     table,
+    table_in,
+    tables_in,
     text,
 )
 from otel_replay.importers.shapes.console import STATUSES
@@ -45,7 +47,7 @@ def read(document: Any, report: Report) -> Iterator[Span]:
             report.partial = "Phoenix has more pages (next_cursor is set)"
             report.problem("partial", report.partial)
         document = document["data"]
-    for raw in [document] if isinstance(document, dict) else rows(document):
+    for raw in objects(document, report):
         one = table(raw)
         try:
             yield _span(one, report)
@@ -67,11 +69,11 @@ def _span(raw: Mapping[str, Any], report: Report) -> Span:
         attributes=_attributes(raw, report, name),
         events=tuple(
             Event(
-                iso_ns(table(event).get("timestamp"), "events.timestamp"),
-                text(table(event).get("name")),
-                tuple(_flat("", table(event).get("attributes"), report)),
+                iso_ns(event.get("timestamp"), "events.timestamp"),
+                text(event.get("name")),
+                tuple(_flat("", table_in(event, "attributes", report, name), report)),
             )
-            for event in rows(raw.get("events"))
+            for event in tables_in(raw, "events", report, name)
         ),
         status_code=STATUSES.get(text(raw.get("status_code")).upper(), 0),
         status_message=text(raw.get("status_message")),
@@ -79,7 +81,7 @@ def _span(raw: Mapping[str, Any], report: Report) -> Span:
 
 
 def _attributes(raw: Mapping[str, Any], report: Report, name: str) -> Attributes:
-    found = list(_flat("", raw.get("attributes"), report))
+    found = list(_flat("", table_in(raw, "attributes", report, name), report))
     for key, value in raw.items():
         if key.startswith("attributes.") and value is not None:
             found.extend(_flat(key.removeprefix("attributes."), value, report))

@@ -7,6 +7,8 @@ grafana/tempo `tempodb/encoding/vparquet4/schema.go`, `vparquet5/schema.go`.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -32,7 +34,7 @@ from otel_replay.wire.json import SPAN_KINDS
 from otel_replay.wire.protobuf import value_from_bytes
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
+_BESIDE = re.compile(r"meta(\.compacted)?\.json|bloom-\d+|index|no-?compact\.flg")
 
 _RESOURCE_COLUMNS = {
     "ServiceName": "service.name",
@@ -50,6 +52,12 @@ _SPAN_COLUMNS = {"HttpMethod": "http.method", "HttpUrl": "http.url", "HttpStatus
 
 Names = Mapping[tuple[str, str], str]
 """(scope, column) -> attribute: what the columns String01, Int01 ... of a Tempo block stand for."""
+
+
+def is_beside_block(path: str) -> bool:
+    """True for the files of a Tempo block that hold no spans: its header, its filters, its index."""
+    folder, name = os.path.split(path)
+    return bool(_BESIDE.fullmatch(name)) and os.path.isfile(os.path.join(folder, "data.parquet"))
 
 
 def dedicated_names(meta: object) -> Names:

@@ -18,8 +18,10 @@ from otel_replay.importers.shapes._common import (
     hex_id,
     json_text,
     json_value,
+    objects,
     rows,
     table,
+    tables_in,
     text,
 )
 from otel_replay.span import Attributes, Event, KeyValue, Resource, Span
@@ -39,7 +41,7 @@ def is_segment(value: object) -> bool:
 
 def read(document: Any, report: Report) -> Iterator[Span]:
     report.note("X-Ray keeps seconds as decimals, renames annotation keys, and no span kinds, links or scopes")
-    for item in [document] if isinstance(document, dict) else rows(document):
+    for item in objects(document, report):
         one = table(item)
         if is_segment(one):
             yield from _safely(one, report)
@@ -47,22 +49,25 @@ def read(document: Any, report: Report) -> Iterator[Span]:
         if rows(one.get("UnprocessedTraceIds")):
             report.partial = "X-Ray left traces unprocessed; ask again for them"
             report.problem("partial", report.partial)
-        for trace in rows(one.get("Traces")) if "Traces" in one else [one]:
-            yield from _trace(table(trace), report)
+        for trace in tables_in(one, "Traces", report) if "Traces" in one else [one]:
+            yield from _trace(trace, report)
 
 
 def _trace(trace: Mapping[str, Any], report: Report) -> Iterator[Span]:
     if trace.get("LimitExceeded") is True:
         report.partial = "X-Ray's limit of a trace was exceeded: segments are missing"
         report.problem("partial", report.partial, text(trace.get("Id")))
-    for segment in rows(trace.get("Segments")):
-        document = table(segment).get("Document")
+    for segment in tables_in(trace, "Segments", report, text(trace.get("Id"))):
+        document = segment.get("Document")
         try:
             parsed = loads(document.encode("utf-8", "surrogatepass")) if isinstance(document, str) else document
         except ValueError as fault:
-            report.problem("skipped", "an X-Ray segment that is not JSON", f"{text(table(segment).get('Id'))}: {fault}")
+            report.problem("skipped", "an X-Ray segment that is not JSON", f"{text(segment.get('Id'))}: {fault}")
             continue
-        yield from _safely({"trace_id": trace.get("Id"), **table(parsed)}, report)
+        if not isinstance(parsed, dict):
+            report.problem("skipped", "an X-Ray segment that is no object", text(segment.get("Id")))
+            continue
+        yield from _safely({"trace_id": trace.get("Id"), **parsed}, report)
 
 
 def _safely(segment: Mapping[str, Any], report: Report) -> Iterator[Span]:
@@ -99,7 +104,7 @@ def _segment(raw: Mapping[str, Any], trace_id: str, parent: str, report: Report,
     remote = text(raw.get("namespace")) in ("remote", "aws")
     end_ns = _seconds(raw.get("end_time"), "end_time")
     failed = any(raw.get(flag) is True for flag in ("error", "fault", "throttle"))
-    exceptions = [table(item) for item in rows(table(raw.get("cause")).get("exceptions"))]
+    exceptions = list(tables_in(table(raw.get("cause")), "exceptions", report, name[:80]))
     yield Span(
         trace_id=trace_id,
         span_id=span_id,
@@ -114,8 +119,8 @@ def _segment(raw: Mapping[str, Any], trace_id: str, parent: str, report: Report,
         status_message=text(exceptions[0].get("message")) if exceptions else "",
         resource=Resource((("service.name", name),)) if depth == 0 else Resource(),
     )
-    for child in rows(raw.get("subsegments")):
-        yield from _segment(table(child), trace_id, span_id, report, depth + 1)
+    for child in tables_in(raw, "subsegments", report, name[:80]):
+        yield from _segment(child, trace_id, span_id, report, depth + 1)
 
 
 def _exception(raw: Mapping[str, Any]) -> Iterator[KeyValue]:

@@ -19,8 +19,10 @@ from otel_replay.importers.shapes._common import (
     hex_id,
     json_text,
     micros,
-    rows,
+    objects,
     table,
+    table_in,
+    tables_in,
     text,
     whole,
 )
@@ -48,23 +50,12 @@ def read(document: Any, report: Report) -> Iterator[Span]:
     """Read a span, an array of spans, or an array of such arrays. Nothing is held but the ids of shared spans."""
     report.note(LOSSES)
     shared = _shared(document, report)
-    for raw in _flat(document):
-        where = f"span {text(table(raw).get('id'))[:32]} {text(table(raw).get('name'))[:80]!r}"
+    for raw in objects(document, report):
+        where = f"span {text(raw.get('id'))[:32]} {text(raw.get('name'))[:80]!r}"
         try:
-            yield _span(table(raw), shared, report)
+            yield _span(raw, shared, report, where)
         except Unreadable as fault:
             report.problem("skipped", f"a Zipkin span: {fault}", where)
-
-
-def _flat(document: Any) -> Iterator[Any]:
-    if isinstance(document, dict):
-        yield document
-        return
-    for item in rows(document):
-        if isinstance(item, list):
-            yield from item
-        else:
-            yield item
 
 
 def _service(raw: Mapping[str, Any]) -> str:
@@ -75,8 +66,7 @@ def _shared(document: Any, report: Report) -> dict[tuple[str, str], str]:
     """Map (trace, id) to the server's service where client and server wrote their halves under one id."""
     servers: dict[tuple[str, str], str] = {}
     others: set[tuple[str, str]] = set()
-    for raw in _flat(document):
-        one = table(raw)
+    for one in objects(document, Report()):
         key = (text(one.get("traceId")), text(one.get("id")))
         if one.get("shared") is True:
             servers[key] = _service(one)
@@ -92,7 +82,7 @@ def _own_id(trace_id: str, span_id: str) -> str:
     return hashlib.sha256(f"zipkin shared {trace_id} {span_id}".encode()).hexdigest()[:16]
 
 
-def _span(raw: Mapping[str, Any], shared: Mapping[tuple[str, str], str], report: Report) -> Span:
+def _span(raw: Mapping[str, Any], shared: Mapping[tuple[str, str], str], report: Report, where: str) -> Span:
     raw_trace, raw_id, raw_parent = (text(raw.get(key)) for key in ("traceId", "id", "parentId"))
     trace_id = hex_id(raw_trace, 32, "traceId")
     span_id = hex_id(raw_id, 16, "id")
@@ -102,9 +92,11 @@ def _span(raw: Mapping[str, Any], shared: Mapping[tuple[str, str], str], report:
     elif shared.get((raw_trace, raw_parent)) == _service(raw) and _service(raw):
         parent = _own_id(trace_id, parent)
     fields: dict[str, Any] = {"kind": _KINDS.get(text(raw.get("kind")).upper(), 0)}
-    left, links, resource = _tags(table(raw.get("tags")), fields, report)
+    left, links, resource = _tags(table_in(raw, "tags", report, where), fields, report)
     start_ns = micros(raw.get("timestamp"), "timestamp")
     service = _service(raw)
+    for side in ("localEndpoint", "remoteEndpoint"):
+        table_in(raw, side, report, where)
     return Span(
         trace_id=trace_id,
         span_id=span_id,
@@ -113,7 +105,7 @@ def _span(raw: Mapping[str, Any], shared: Mapping[tuple[str, str], str], report:
         end_ns=start_ns + micros(raw.get("duration"), "duration"),
         parent_span_id=parent,
         attributes=(*left, *_endpoints(raw)),
-        events=tuple(_event(note, report) for note in rows(raw.get("annotations"))),
+        events=tuple(_event(note, report) for note in tables_in(raw, "annotations", report, where)),
         links=links,
         resource=Resource(((("service.name", service),) if service else ()) + resource),
         scope=Scope(fields.pop("scope_name", ""), fields.pop("scope_version", "")),

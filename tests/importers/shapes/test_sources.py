@@ -5,17 +5,21 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
+import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import zstandard
 
 from otel_replay.errors import ImportFault
 from otel_replay.importers import documents, open_source
+from otel_replay.importing import as_dict, import_source
 
 DATA = Path(__file__).parent / "data"
 LINES = (DATA / "im01_otlp_file_exporter.jsonl").read_bytes()
@@ -254,3 +258,14 @@ def test_nobody_listens_and_no_password_in_the_message() -> None:
     with pytest.raises(ImportFault, match="cannot be reached") as fault:
         names("http://me:s3cret@127.0.0.1:9/api/traces/1")
     assert "s3cret" not in str(fault.value)
+
+
+def test_a_name_that_is_no_utf8_is_read_and_shown(tmp_path: Path) -> None:
+    name = os.fsdecode(b"\xff.json")
+    shutil.copyfile(DATA / "im01_otlp.json", tmp_path / name)
+    (tmp_path / os.fsdecode(b"\xfe.json")).write_text('{"x":')
+    found = open_source(tmp_path)
+    assert len(found.spans) == 3
+    assert [f"{tmp_path}/\\xfe.json" in where for problem in found.problems for where in problem.where] == [True]
+    imported = as_dict(import_source(str(tmp_path / name), None))
+    assert orjson.loads(orjson.dumps(imported))["source"] == f"{tmp_path}/\\xff.json"

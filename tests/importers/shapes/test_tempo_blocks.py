@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -80,3 +81,18 @@ def test_a_block_by_tempos_own_writer_holds_the_spans_it_was_made_of() -> None:
         assert dict(span.attributes) == dict(other.attributes)
         assert span.events == other.events
     assert found.problems == []
+
+
+def test_what_stands_beside_a_block_is_named_for_what_it_is(tmp_path: Path) -> None:
+    block = tmp_path / "block"
+    shutil.copytree(DATA.parent / "tempo_block", block, ignore=shutil.ignore_patterns("writer", "README.md"))
+    for name in ("bloom-0", "bloom-12", "index"):
+        (block / name).write_bytes(bytes(range(256)))
+    found = open_source(tmp_path, parquet_rows=parquet_rows)
+    assert len(found.spans) == 6
+    (problem,) = found.problems
+    assert str(problem) == "skipped: a file of a Tempo block that holds no spans (4x: {})".format(
+        "; ".join(str(block / name) for name in ("bloom-0", "bloom-12", "index", "meta.json"))
+    )
+    (block / "data.parquet").rename(tmp_path / "data.parquet")  # then they are files like others
+    assert "cannot be read" in str(open_source(tmp_path, parquet_rows=parquet_rows).problems[0])
