@@ -44,6 +44,8 @@ class Served(Protocol):
     """An outcome that the tape gives, and the wait for its turn."""
 
     outcome: Outcome
+    took_ns: int
+    """How long it took when it was recorded."""
 
     def give(self) -> object:
         """Return the recorded value or raise the recorded exception. Raises Unservable where neither was kept."""

@@ -6,7 +6,6 @@ in replay too: it is handed the response that its transport would have given.
 
 from __future__ import annotations
 
-import datetime
 from importlib import import_module
 from typing import Any
 
@@ -68,7 +67,14 @@ class _Sends:
         crossing.abandon("the recorder failed to keep the answer")
 
     def _made(
-        self, client: Any, request: Any, value: Any, body: ServedBody | Portions | None, *, is_async: bool
+        self,
+        client: Any,
+        request: Any,
+        value: Any,
+        body: ServedBody | Portions | None,
+        *,
+        is_async: bool,
+        took_ns: int,
     ) -> Any:
         """Return the response as the client's transport would have given it, with what the client adds to one."""
         if body is not None:
@@ -76,10 +82,11 @@ class _Sends:
             packed = not _http.is_events(_exchange.head_from(value)[1])
         else:
             body, packed = Portions(_exchange.raw_parts(value)), True
-        response = _httpx_parts.streaming(self._library, value, body, request, is_async=is_async, packed=packed)
+        response = _httpx_parts.streaming(
+            self._library, value, body, request, is_async=is_async, packed=packed, took_ns=took_ns
+        )
         client.cookies.extract_cookies(response)
         response.default_encoding = client._default_encoding
-        response.elapsed = datetime.timedelta(0)
         return response
 
     @staticmethod
@@ -97,9 +104,10 @@ class _Sends:
             if served is not None:
                 if served.outcome.kind == "streamed":
                     body = ServedBody(crossing)
-                    return self._made(client, request, body.head, body, is_async=False)
+                    return self._made(client, request, body.head, body, is_async=False, took_ns=served.took_ns)
                 served.wait()
-                return self._made(client, request, self._whole(crossing, served.give()), None, is_async=False)
+                value = self._whole(crossing, served.give())
+                return self._made(client, request, value, None, is_async=False, took_ns=served.took_ns)
             token = crossing.open()
             try:
                 with _http.spoken_for(request.headers):
@@ -123,9 +131,10 @@ class _Sends:
             if served is not None:
                 if served.outcome.kind == "streamed":
                     body = ServedBody(crossing)
-                    return self._made(client, request, body.head, body, is_async=True)
+                    return self._made(client, request, body.head, body, is_async=True, took_ns=served.took_ns)
                 await served.wait_async()
-                return self._made(client, request, self._whole(crossing, served.give()), None, is_async=True)
+                value = self._whole(crossing, served.give())
+                return self._made(client, request, value, None, is_async=True, took_ns=served.took_ns)
             token = crossing.open()
             try:
                 with _http.spoken_for(request.headers):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
@@ -32,8 +33,11 @@ def _classes(library: str) -> tuple[type, type]:
     class Sync(module.SyncByteStream):  # type: ignore[name-defined,misc]
         """A body that is recorded or served while it is read."""
 
-        def __init__(self, portions: Iterator[bytes], close: Any) -> None:
-            self._portions, self._close = portions, close
+        def __init__(self, portions: Iterator[bytes], close: Any, inner: Any = None) -> None:
+            self._portions, self._close, self._inner = portions, close, inner
+
+        def __getattr__(self, name: str) -> Any:
+            return _asked_of(self, name)
 
         def __iter__(self) -> Iterator[bytes]:
             return self._portions
@@ -44,8 +48,11 @@ def _classes(library: str) -> tuple[type, type]:
     class Async(module.AsyncByteStream):  # type: ignore[name-defined,misc]
         """A body that is recorded or served while it is read."""
 
-        def __init__(self, portions: AsyncIterator[bytes], close: Any) -> None:
-            self._portions, self._close = portions, close
+        def __init__(self, portions: AsyncIterator[bytes], close: Any, inner: Any = None) -> None:
+            self._portions, self._close, self._inner = portions, close, inner
+
+        def __getattr__(self, name: str) -> Any:
+            return _asked_of(self, name)
 
         def __aiter__(self) -> AsyncIterator[bytes]:
             return self._portions
@@ -56,6 +63,14 @@ def _classes(library: str) -> tuple[type, type]:
                 await done
 
     return Sync, Async
+
+
+def _asked_of(stream: Any, name: str) -> Any:
+    """Return what the stream behind ours has by that name: httpx2's tells how long the exchange took."""
+    inner = vars(stream).get("_inner")
+    if inner is None or name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(inner, name)
 
 
 def headers_of(response: Any) -> list[tuple[str, str]]:
@@ -135,7 +150,7 @@ def tap(response: Any, recorder: Tap | WholeTap, *, is_async: bool) -> None:
             finally:
                 recorder.closed()
 
-        response.stream = async_class(portions, aclose)
+        response.stream = async_class(portions, aclose, inner)
     else:
         plain = iter(inner)
         read = recorder.iterate(_unpacking(decoder, plain) if is_packed else plain)
@@ -146,7 +161,7 @@ def tap(response: Any, recorder: Tap | WholeTap, *, is_async: bool) -> None:
             finally:
                 recorder.closed()
 
-        response.stream = sync_class(read, close)
+        response.stream = sync_class(read, close, inner)
     if is_packed:
         identity(response)
 
@@ -176,16 +191,28 @@ def reads_packed(response: Any) -> bool:
 
 
 def streaming(
-    library: str, head: Any, body: ServedBody | Portions, request: Any, *, is_async: bool, packed: bool = False
+    library: str,
+    head: Any,
+    body: ServedBody | Portions,
+    request: Any,
+    *,
+    is_async: bool,
+    took_ns: int,
+    packed: bool = False,
 ) -> Any:
     """Return the response of a recorded body, not read yet: unpacked already, or `packed` as its headers say.
 
-    Raises Unservable.
+    Closed, it says that it took as long as when it was recorded. Raises Unservable.
     """
     status, headers = _exchange.head_from(head)
     module = import_module(library)
     sync_class, async_class = _classes(library)
-    stream = async_class(body.aiterate(), body.close) if is_async else sync_class(body.iterate(), body.close)
+
+    def close() -> None:
+        body.close()
+        response.elapsed = timedelta(microseconds=took_ns // 1000)
+
+    stream = async_class(body.aiterate(), close) if is_async else sync_class(body.iterate(), close)
     told = _extensions(module, status, head)
     response = module.Response(status, headers=_raw(headers), request=request, stream=stream, extensions=told)
     if not packed:

@@ -279,7 +279,9 @@ class Calls:
         if served.outcome.kind == "streamed":
             body = ServedBody(crossing)
             request = _rebuilt(client, options)
-            response = _httpx_parts.streaming(library, body.head, body, request, is_async=is_async)
+            response = _httpx_parts.streaming(
+                library, body.head, body, request, is_async=is_async, took_ns=served.took_ns
+            )
             return _Answer(response, body.head)
         if not is_async:
             served.wait()
@@ -293,9 +295,12 @@ class Calls:
         if asked.get("stream") is True and not _streams(value):
             portions = Portions(self._vendor.events_of(crossing.name, value["body"], asked))
             head = {"status": 200, "headers": [["content-type", "text/event-stream; charset=utf-8"]]}
-            return _Answer(_httpx_parts.streaming(library, head, portions, request, is_async=is_async), head)
+            response = _httpx_parts.streaming(
+                library, head, portions, request, is_async=is_async, took_ns=served.took_ns
+            )
+            return _Answer(response, head)
         response = _httpx_parts.whole(library, value, request)
-        response.elapsed = datetime.timedelta(0)
+        response.elapsed = datetime.timedelta(microseconds=served.took_ns // 1000)
         if response.is_error:  # from a cassette: what we record of a failed call is the SDK's error
             raise client._make_status_error_from_response(response) from None
         return _Answer(response, value)

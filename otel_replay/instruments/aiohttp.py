@@ -247,8 +247,11 @@ async def _served(session: Any, crossing: Crossing, method: str, url: Any, given
     response = _response(session, method, url, given, value)
     chunked = "chunked" in response.headers.get("Transfer-Encoding", "").lower()
     response.content = _reader_class()(body.aiterate(), body.close, chunked=chunked)
+    response.content.on_eof(response._response_eof)  # read to its end, a response is closed
     before = value.get("history")
     passed = [_response(session, method, url, given, one) for one in before] if isinstance(before, list) else []
+    for one in passed:
+        one.content, one._closed = import_module("aiohttp.streams").EmptyStreamReader(), True
     response._history = tuple(passed)
     return response
 

@@ -24,6 +24,10 @@ class Deferred:
     def outcome(self) -> Outcome:
         return self._settled().outcome
 
+    @property
+    def took_ns(self) -> int:
+        return self._settled().took_ns
+
     def _settled(self) -> TapeServed:
         if self._served is None:
             if not self._waited:

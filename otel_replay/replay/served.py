@@ -41,6 +41,7 @@ class TapeServed:
         self._latch = latch
         self._redact = redact
         self.outcome = entry.envelope.outcome
+        self.took_ns = max(entry.envelope.end_ns - entry.envelope.start_ns, 0)
 
     def _where(self) -> str:
         return self._entry.address

@@ -353,3 +353,62 @@ def test_requests_own_retries_are_attempts_of_one_crossing(lab: Lab) -> None:
     assert lab.replay(agent) == recorded == {}
     (envelope,) = lab.envelopes()
     assert [attempt.status for attempt in envelope.attempts] == ["503", "502"]
+
+
+def _elapsed(response: Any) -> Any:
+    """Return what a response says it took, or why it says nothing yet."""
+    try:
+        return response.elapsed.total_seconds()
+    except RuntimeError as fault:
+        return str(fault)
+
+
+async def _async_times(library: Any, url: str) -> list[Any]:
+    async with library.AsyncClient() as client:
+        whole = await client.get(f"{url}/json")
+        async with client.stream("GET", f"{url}/events") as streamed:
+            early = _elapsed(streamed)
+            await streamed.aread()
+        return [_elapsed(whole), early, _elapsed(streamed)]
+
+
+def _times(library: Any, url: str) -> list[Any]:
+    with library.Client() as client:
+        whole = client.get(f"{url}/json")
+        with client.stream("GET", f"{url}/events") as streamed:
+            early = _elapsed(streamed)
+            streamed.read()
+        return [_elapsed(whole), early, _elapsed(streamed)]
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2], ids=lambda library: library.__name__)
+@pytest.mark.parametrize("ask", [_times, lambda *asked: asyncio.run(_async_times(*asked))], ids=["sync", "async"])
+def test_a_response_tells_how_long_it_took(lab: Lab, server: Any, library: Any, ask: Callable[..., Any]) -> None:
+    without = ask(library, server.url)
+    assert [type(item) for item in without] == [float, str, float]
+    instrument(library.__name__)
+    recorded = lab.record(lambda: ask(library, server.url))
+    assert [type(item) for item in recorded] == [float, str, float], "as without us"
+    assert recorded[1] == without[1]
+    whole, streamed = [(e.end_ns - e.start_ns) // 1000 / 1e6 for e in lab.envelopes()]
+    assert lab.replay(lambda: ask(library, server.url)) == [whole, without[1], streamed]
+
+
+@pytest.mark.parametrize("when", ["recorded", "replayed"])
+def test_an_aiohttp_response_is_closed_once_it_was_read(lab: Lab, server: Any, when: str) -> None:
+    async def agent() -> list[Any]:
+        async with aiohttp.ClientSession() as session:
+            whole = await session.get(f"{server.url}/json")
+            found: list[Any] = [await whole.json(), whole.closed]
+            streamed = await session.get(f"{server.url}/events")
+            found += [streamed.closed, [line async for line in streamed.content], streamed.closed]
+            left = await session.get(f"{server.url}/text")
+            left.release()
+            return [*found, left.closed]
+
+    expected = asyncio.run(agent())
+    assert expected[1:3] == [True, False]
+    instrument("aiohttp")
+    assert lab.record(lambda: asyncio.run(agent())) == expected
+    if when == "replayed":
+        assert lab.replay(lambda: asyncio.run(agent())) == expected
