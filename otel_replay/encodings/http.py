@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.cookiejar
 import sys
+from datetime import timedelta
 from typing import Any
 
 from otel_replay.encodings import names
@@ -57,6 +58,9 @@ def _httpx_message(value: Any, to: Encoder) -> Tree:
     state = {name: item for name, item in held.items() if name not in _APART and not callable(item)}
     if response:
         tree["status"] = state.pop("status_code")
+        took = getattr(held.get("stream"), "elapsed", None)  # where httpx2 has it; httpx has it in the state
+        if isinstance(took, timedelta):
+            state["_elapsed"] = took
     else:
         tree["method"] = to.value(state.pop("method"))
         tree["url"] = to.value(str(held["url"]))

@@ -20,7 +20,7 @@ import pytest
 import requests
 import urllib3
 
-from otel_replay import Diverged, instrument
+from otel_replay import Diverged, instrument, payload
 
 from .conftest import Lab
 
@@ -412,3 +412,16 @@ def test_an_aiohttp_response_is_closed_once_it_was_read(lab: Lab, server: Any, w
     assert lab.record(lambda: asyncio.run(agent())) == expected
     if when == "replayed":
         assert lab.replay(lambda: asyncio.run(agent())) == expected
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2, requests], ids=lambda library: library.__name__)
+@pytest.mark.parametrize("instrumented", [False, True])
+def test_a_response_that_was_kept_tells_how_long_it_took(
+    lab: Lab, server: Any, library: Any, instrumented: bool
+) -> None:
+    if instrumented:
+        instrument(library.__name__)
+    found = lab.record(lambda: library.get(f"{server.url}/json"))
+    kept = payload.decode(payload.encode(found))
+    assert type(kept) is type(found)
+    assert kept.elapsed == found.elapsed
