@@ -181,6 +181,20 @@ def _http_attributes(envelope: Envelope, *, content: bool) -> list[KeyValue]:
     return found
 
 
+def _mcp_attributes(envelope: Envelope) -> list[KeyValue]:
+    """Return which request of the protocol it was: what a server's span in another trace is joined by."""
+    sent = envelope.pins.get("mcp")
+    method = sent.get("method") if isinstance(sent, Mapping) else None
+    number = sent.get("request_id") if isinstance(sent, Mapping) else None
+    if not isinstance(method, str) or not isinstance(number, str):
+        return []
+    found: list[KeyValue] = [(semconv.MCP_METHOD, method)] if method else []
+    found.append((semconv.JSONRPC_ID, number))
+    if method == "tools/call":
+        found.append((semconv.GEN_AI_TOOL_NAME, envelope.boundary))
+    return found
+
+
 def genai_attributes(envelope: Envelope, *, content: bool) -> list[KeyValue]:
     """Return the `gen_ai.*` attributes of a model or tool crossing; without messages and arguments unless `content`.
 
@@ -188,6 +202,8 @@ def genai_attributes(envelope: Envelope, *, content: bool) -> list[KeyValue]:
     """
     if envelope.kind == "http":
         return _http_attributes(envelope, content=content)
+    if envelope.kind == "mcp":
+        return _mcp_attributes(envelope)
     if envelope.kind not in ("model", "tool"):
         return []
     found: list[KeyValue] = []

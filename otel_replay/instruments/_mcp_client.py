@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
 
@@ -16,6 +17,8 @@ from otel_replay.session import current_scope
 
 Send = Callable[[dict[str, str]], Awaitable[Any]]
 """Sends one message, with this more in its `_meta` where it is a request."""
+_asking: ContextVar[Crossing | None] = ContextVar("asking", default=None)
+"""The crossing whose request is given its JSON-RPC id next."""
 
 
 class _Peer:
@@ -51,7 +54,25 @@ def _asked(request: Any) -> tuple[Spec, object]:
 def _spec(name: str) -> Spec:
     spec = _framework.spec_of(name, "mcp")
     spec.mutes = True  # its own requests over HTTP are this crossing
+    spec.pins = _pins
     return spec
+
+
+def _pins(crossing: Crossing) -> Mapping[str, object]:
+    """Return the id by which the server knows the request: its spans may be in another trace."""
+    number = crossing.facts.get("mcp.request_id")
+    return {"mcp": {"method": crossing.facts.get("mcp.method", ""), "request_id": number}} if number else {}
+
+
+def _told_id(original: Any) -> Any:
+    def allocate_id(dispatcher: Any) -> Any:
+        number = original(dispatcher)
+        crossing = _asking.get()
+        if crossing is not None:
+            crossing.facts["mcp.request_id"] = str(number)
+        return number
+
+    return allocate_id
 
 
 def _with_meta(request: Any, more: dict[str, str]) -> Any:
@@ -84,6 +105,9 @@ class Client:
         self._patches.replace(sends, "send_request", self._send_request)
         self._patches.replace(sends, "send_notification", self._send_notification)
         self._patches.replace(kind, "send_discover", self._send_discover, required=sends is kind)
+        if sends is kind:
+            dispatcher = import_module("mcp.shared.jsonrpc_dispatcher").JSONRPCDispatcher
+            self._patches.replace(dispatcher, "_allocate_id", _told_id, required=False)
 
     def _send_request(self, original: Any) -> Any:
         async def send_request(session: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
@@ -150,6 +174,14 @@ class Client:
             with _mcp_meta.flying(key):
                 if crossing.session.raises_when_late:
                     await self._peer(session).wake(more)
-                return await send(request)
+                crossing.facts["mcp.method"] = str(getattr(getattr(request, "root", request), "method", ""))
+                following = getattr(session, "_request_id", None)  # of the SDK's first generation
+                if isinstance(following, int):
+                    crossing.facts["mcp.request_id"] = str(following)
+                asking = _asking.set(crossing)
+                try:
+                    return await send(request)
+                finally:
+                    _asking.reset(asking)
         finally:
             _mcp_meta.detach(attached)

@@ -16,8 +16,8 @@ from otel_replay.redaction import Redactor
 from otel_replay.replay.account import Call
 from otel_replay.replay.divergence import short
 
-_NOT_COMPARED = frozenset({"chance", "clock", "import", "program", "program.folder", "usage"})
-"""What a pin holds for another purpose: drawn numbers, what an importer knows, how to run the program again."""
+_NOT_COMPARED = frozenset({"chance", "clock", "import", "mcp", "program", "program.folder", "usage"})
+"""What a pin holds for another purpose: drawn numbers, an importer's account, a request's id, how to run it again."""
 _ONE_WORD = {"model.asked": "model", "model.answered": "model_answered"}
 """Importers name the same facts otherwise."""
 _PLACES_SHOWN = 3

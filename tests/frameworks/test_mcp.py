@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import os
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from otel_replay import ReplayPlan, instrument, open_store, record, uninstrument
+from otel_replay import ReplayPlan, instrument, open_store, record, replay, uninstrument
 from otel_replay.errors import ReplayError, SideEffectBlocked
 from otel_replay.instruments import _mcp_client, _mcp_meta
 from otel_replay.instruments.check import dry_calls
@@ -158,6 +159,37 @@ def test_the_spans_of_a_server_are_in_the_trace_of_the_run_under_the_call(mcp_la
     (lane,) = (one for one in recording.lanes if one.lane == "quote[1]~1")
     assert (inner.trace_id, inner.parent_span_id) == (call.trace_id, lane.span_id)
     assert lane.parent_span_id == call.span_id
+
+
+def test_each_call_bears_the_id_by_which_the_server_knows_it(mcp_lab: Lab, done: Path, tmp_path: Path) -> None:
+    wire = tmp_path / "wire"
+    env = {"PYTHONPATH": str(HERE), "DESK_DONE": str(done), "PATH": os.environ["PATH"]}
+    command = f"tee '{wire}' | '{sys.executable}' -m tests.frameworks.mcp_server stdio"
+    server = StdioServerParameters(command="sh", args=["-c", command], env=env)
+
+    async def go() -> None:
+        async with stdio_client(server) as streams, ClientSession(*streams[:2]) as session:
+            await session.initialize()
+            await asyncio.gather(*(session.call_tool("quote", {"symbol": one}) for one in ("ACME", "TEA", "RUM")))
+            await session.call_tool("place_order", {"symbol": "ACME", "qty": 1})
+
+    mcp_lab.record(lambda: asyncio.run(go()))
+    sent = [json.loads(line) for line in wire.read_text().splitlines()]
+    calls = {str(one["id"]): one["params"] for one in sent if one.get("method") == "tools/call"}
+    assert len(calls) == 4
+    with open_store(mcp_lab.store) as store:
+        rows = store.sql(
+            "SELECT attr(attributes, 'jsonrpc.request.id'), attr(attributes, 'gen_ai.tool.name'), address FROM spans"
+            " WHERE attr(attributes, 'mcp.method.name') = 'tools/call'"
+        ).fetchall()
+        asked = {one.address: one.request.tree() for one in store.recording(mcp_lab.run_id).envelopes}
+    assert {number: (name, asked[address]) for number, name, address in rows} == {
+        number: (params["name"], params["arguments"]) for number, params in calls.items()
+    }
+    with replay("run", store=mcp_lab.store) as session:
+        asyncio.run(go())
+    assert session.report.verdict == "passed"
+    assert "mcp" not in str(session.report.pins)
 
 
 def test_one_server_serves_several_runs_at_once(mcp_lab: Lab, done: Path) -> None:

@@ -11,7 +11,9 @@ the recorded ones, the response around them is rebuilt, and what was invented is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from otel_replay import semconv
 from otel_replay.envelope import ELSEWHERE, Recording
 from otel_replay.importers.genai import own
 from otel_replay.importers.genai._build import recording_of
@@ -51,13 +53,25 @@ def recordings(spans: Sequence[Span], logs: Sequence[LogRecord] = (), *, source:
     by_span: dict[tuple[str, str], list[LogRecord]] = {}
     for log in (*logs, *kept_logs):
         by_span.setdefault((log.trace_id, log.span_id), []).append(log)
-    stitched = stitch({trace_id: group for trace_id, group in by_trace.items() if trace_id not in mixed})
-    # Where the exact form is here, what other tools saw of the same run adds nothing to serve.
+    stitched = stitch(
+        {trace_id: group for trace_id, group in by_trace.items() if trace_id not in mixed},
+        [span for span in ours if span.get(semconv.JSONRPC_ID) is not None],
+    )
+    found = [_with_notes(recording, stitched) for recording in found]
     for trace_id, group in stitched.traces.items():
+        if trace_id in mixed:
+            continue  # where the exact form is here, what other tools saw of the same run adds nothing to serve
         recording = _foreign(group, by_span, source, stitched, trace_id)
         if recording is not None:
             found.append(recording)
     return sorted(found, key=lambda recording: (recording.run.start_ns, recording.run.run_id))
+
+
+def _with_notes(recording: Recording, stitched: Stitched) -> Recording:
+    """Return a run of ours, told which spans of other traces serve calls of it."""
+    told = [f"{note}: only what it gave back is replayed" for note in stitched.notes.get(recording.run.trace_id, ())]
+    new = tuple(note for note in told if note not in recording.run.notes)
+    return replace(recording, run=replace(recording.run, notes=(*recording.run.notes, *new))) if new else recording
 
 
 def _foreign(

@@ -57,9 +57,14 @@ class Stitched:
         return served or (span.trace_id, span.span_id) in self.joined
 
 
-def stitch(traces: Mapping[str, list[Span]]) -> Stitched:
-    """Return the traces with each serving side, and all below it, under the one call that it serves."""
+def stitch(traces: Mapping[str, list[Span]], ours: Sequence[Span] = ()) -> Stitched:
+    """Return the traces with each serving side, and all below it, under the one call that it serves.
+
+    `ours` are requests of our own runs, which serve nobody and stay where they are: what is joined to one is below it.
+    """
     asked, served = _sides(traces)
+    for side in (side for span in ours for side in _sides_of(span)):
+        asked.setdefault((side.kind, side.id), []).append(side)
     if not served or not asked:
         return Stitched(dict(traces))
     found = Stitched({})
@@ -79,7 +84,7 @@ def stitch(traces: Mapping[str, list[Span]]) -> Stitched:
             text = f"{_label(side.span)} serves one of {len(fitting)} calls of {side.kind} {side.id}: left apart"
             found.notes.setdefault(side.span.trace_id, []).append(text)
     found.joined = frozenset(under)
-    _move(traces, under, found)
+    _move(traces, ours, under, found)
     return found
 
 
@@ -141,8 +146,11 @@ def _label(span: Span) -> str:
     return f"span {span.span_id}{service_of(span)} {span.name!r}"
 
 
-def _move(traces: Mapping[str, list[Span]], under: Mapping[Place, Place], found: Stitched) -> None:
+def _move(
+    traces: Mapping[str, list[Span]], ours: Sequence[Span], under: Mapping[Place, Place], found: Stitched
+) -> None:
     parents = {(s.trace_id, s.span_id): (s.trace_id, s.parent_span_id) for spans in traces.values() for s in spans}
+    parents.update(((span.trace_id, span.span_id), ("", "")) for span in ours)
 
     def trace_of(place: Place) -> str:
         seen: set[Place] = set()

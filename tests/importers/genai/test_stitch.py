@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from otel_replay import codec, open_store, run_digest
 from otel_replay.envelope import Recording
 from otel_replay.importers.genai import recordings
+from otel_replay.importing import import_source
 from otel_replay.span import Resource, Span
+from otel_replay.wire.json import json_line
+from tests.store.making import make_run
 
 from ._samples import request
 from ._spans import span
@@ -129,3 +134,32 @@ def test_ot_15_a_server_of_a_server_and_a_loop_of_ids() -> None:
     # A file that says that each serves the other is read all the same.
     looped = replace(one, parent_span_id=served.span_id, trace_id=OTHER)
     assert recordings([looped, replace(served, parent_span_id=one.span_id)])
+
+
+def test_ot_15_a_server_is_joined_to_the_call_of_a_run_of_ours(tmp_path: Path) -> None:
+    run, (envelope, *_) = make_run(crossings=1)
+    sent = {"mcp": {"method": "tools/call", "request_id": "3"}}
+    asked = replace(envelope, kind="mcp", boundary="quote", address="quote[1]", pins=sent)
+    run = replace(run, digest=run_digest.of_run([asked]))
+    ours = [codec.to_span(asked), codec.run_to_span(run)]
+    assert {key: ours[0].get(key) for key in ("mcp.method.name", "jsonrpc.request.id", "gen_ai.tool.name")} == {
+        "mcp.method.name": "tools/call", "jsonrpc.request.id": "3", "gen_ai.tool.name": "quote",
+    }  # fmt: skip
+    served = replace(serve(ask(3, "{}"), at=0), start_ns=asked.start_ns, end_ns=asked.end_ns)
+    below = replace(inner(served, at=0), start_ns=asked.start_ns)
+    (found,) = recordings([below, served, *ours])
+    assert (found.complete, addresses(found)) == (True, ["quote[1]"])
+    said = "(desk) 'tools/call quote' is joined to span {} 'quote' by its JSON-RPC id (tools/call) 3: only what it gave"
+    assert said.format(asked.span_id) in notes(found)
+    # Kept, it says so; the server's spans are there and no run of their own.
+    file = tmp_path / "all.jsonl"
+    file.write_bytes(json_line([below, served, *ours]))
+    with open_store(tmp_path / "store", create=True) as store:
+        import_source(str(file), store)
+        (kept,) = store.runs()
+        assert said.format(asked.span_id) in notes(store.recording(kept.run_id))
+        assert store.sql("SELECT count(*) FROM spans").fetchall() == [(4,)]
+    # Another number is another call.
+    numbered = dict(served.attributes) | {"jsonrpc.request.id": "4"}
+    other = replace(served, attributes=tuple(numbered.items()))
+    assert len(recordings([below, other, *ours])) == 2
