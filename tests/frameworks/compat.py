@@ -137,6 +137,14 @@ ROWS = (
         "parallel": r"test_parallel",
         "undone": r"test_twice_is_once",
     }),
+    Row("MCP", "mcp", "mcp", "mcp", "test_mcp", {
+        "record, replay": r"replays_with_the_server_gone|one_tool_runs_live",
+        "stream": "- a tool's answer comes whole, not in pieces",
+        "async": r"replays_with_the_server_gone|one_tool_runs_live",
+        "errors": r"test_errors_come_back",
+        "parallel": r"serves_several_runs_at_once",
+        "undone": r"test_twice_is_once",
+    }),
 )  # fmt: skip
 
 
