@@ -70,7 +70,9 @@ def import_source(
     found = open_source(source, format=format, headers=headers, progress=progress, parquet_rows=parquet_rows)
 
     def make(spans: Sequence[Span], logs: Sequence[LogRecord]) -> tuple[list[Span], list[Recording]]:
-        runs = [redacted_recording(run, redactor) for run in to_recordings(spans, logs, source=source)]
+        runs = [
+            redacted_recording(run, redactor) for run in to_recordings(spans, logs, source=source, parts=found.parts)
+        ]
         # The bodies of log records have been joined to their spans; they are kept as rows of their own, too.
         return kept_spans([*spans, *(span_from_log(log) for log in logs)], runs, redactor), runs
 

@@ -111,7 +111,7 @@ def recordings(
 
     found = open_source(source, headers=headers, format=format, parquet_rows=parquet_rows)
     spans = list(found.spans)
-    return to_recordings(spans, list(getattr(found, "logs", ()) or ()), source=source), found
+    return to_recordings(spans, list(getattr(found, "logs", ()) or ()), source=source, parts=found.parts), found
 
 
 def parquet_rows(path: str) -> Iterator[Mapping[str, Any]]:

@@ -63,6 +63,7 @@ def _all(
     for one in live.inputs(str(source), headers) if is_address else sources.inputs(source):
         report.where = "" if one.alone else one.name
         report.source = one.name
+        report.document_part = ""
         if not one.alone and tables.is_beside_block(one.path):
             report.problem("skipped", "a file of a Tempo block that holds no spans")
             continue
@@ -177,6 +178,7 @@ def _json(file: BinaryIO, size: int, format: str | None, report: Report) -> Iter
                 continue
             shape = found
         report.found(shape.name)
+        report.document_part = ""
         outer = report.where
         report.where = ", ".join(part for part in (outer, document.where) if part)
         try:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 
-from otel_replay.importers.result import Report
+from otel_replay.importers.result import Report, low_half
 from otel_replay.span import Attributes, Span
 
 _CUT_CHARS_MIN = 16
@@ -16,6 +16,8 @@ _INDEXED = re.compile(r"([A-Za-z_][\w.]*?)\.([0-9]{1,6})\.")
 def checked(spans: Iterable[Span], report: Report) -> Iterator[Span]:
     """Hand the spans on, telling the report what a limit took from them."""
     for span in spans:
+        if report.document_part:
+            report.parts[low_half(span.trace_id)] = report.document_part
         where = f"span {span.span_id} {span.name[:80]!r}"
         if not span.trace_id.strip("0") or not span.span_id.strip("0"):
             if not (span.name or span.attributes or span.start_ns):

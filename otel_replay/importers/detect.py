@@ -32,6 +32,7 @@ from otel_replay.importers.shapes._common import (
     rows_in,
     table,
     tables_in,
+    text,
 )
 from otel_replay.span import Span
 from otel_replay.wire import logs
@@ -64,8 +65,7 @@ def _jaeger_api(value: Any) -> bool:
 
 def _read_jaeger_api(value: Any, report: Report) -> Iterator[Span]:
     for error in rows_in(value, "errors", report):
-        report.partial = str(table(error).get("msg") or error)[:300]
-        report.problem("partial", report.partial)
+        report.part(str(table(error).get("msg") or error)[:300], trace_id=text(table(error).get("traceID")))
     for trace in objects(value["data"], report):
         yield from jaeger.read_trace(trace, report)
 

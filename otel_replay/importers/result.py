@@ -22,6 +22,11 @@ _KINDS_KEPT = 1_000
 T = TypeVar("T", bound="OverDocuments")
 
 
+def low_half(trace_id: str) -> str:
+    """Return what is left of a trace id where it was cut to 64 bits on a hop."""
+    return trace_id[-16:]
+
+
 class OverDocuments(Protocol):
     """What a shape keeps over the documents of one file."""
 
@@ -57,6 +62,9 @@ class Report:
         self.logs: list[LogRecord] = []
         self.take_log: Callable[[LogRecord], None] | None = None
         self.partial = ""
+        self.parts: dict[str, str] = {}
+        """By the low half of a trace id: what the backend said of a trace that it returned in part."""
+        self.document_part = ""
         self.where = ""
         self.source = ""
         self._open: dict[type[Any], Any] = {}
@@ -65,6 +73,15 @@ class Report:
     @property
     def problems(self) -> list[Problem]:
         return list(self._problems.values())
+
+    def part(self, text: str, where: str = "", *, trace_id: str = "") -> None:
+        """The backend said that this is only a part: of one trace, or of all that follow in the document."""
+        self.partial = text
+        self.problem("partial", text, where)
+        if trace_id:
+            self.parts[low_half(trace_id)] = text
+        else:
+            self.document_part = text
 
     def found(self, name: str) -> None:
         if name not in self.formats:
@@ -183,6 +200,11 @@ class ImportResult:
     def partial(self) -> str:
         """What the backend said about spans that it did not return, or ""."""
         return self._told().partial
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """What the backend said of each trace that it returned in part, by the `low_half` of its id."""
+        return self._told().parts
 
     def problems_of(self, kind: ProblemKind) -> list[Problem]:
         return [problem for problem in self.problems if problem.kind == kind]

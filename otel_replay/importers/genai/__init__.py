@@ -10,7 +10,7 @@ the recorded ones, the response around them is rebuilt, and what was invented is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from otel_replay import semconv
@@ -24,14 +24,20 @@ from otel_replay.importers.genai._tree import Tree
 from otel_replay.importers.genai.conventions import after, best_reading
 from otel_replay.importers.genai.describe import CrossingSummary, describe
 from otel_replay.importers.genai.resolve import resolve
+from otel_replay.importers.result import low_half
 from otel_replay.span import LogRecord, Span
 from otel_replay.wire.logs import log_from_span
 
 __all__ = ["CrossingSummary", "describe", "recordings"]
 
 
-def recordings(spans: Sequence[Span], logs: Sequence[LogRecord] = (), *, source: str = "") -> list[Recording]:
+def recordings(
+    spans: Sequence[Span], logs: Sequence[LogRecord] = (), *, source: str = "", parts: Mapping[str, str] | None = None
+) -> list[Recording]:
     """Return one recording a run (our own spans) or a trace (foreign ones), in start order.
+
+    `parts` are an import's `ImportResult.parts`. A run of ours counts its crossings; a foreign trace that the backend
+    returned in part is not whole.
 
     Log records are joined to spans by trace and span id, also those that a store keeps as spans. Spans that tell of no
     call are only places in the tree; a trace without any call or agent gives no recording. Never raises for what a
@@ -63,7 +69,9 @@ def recordings(spans: Sequence[Span], logs: Sequence[LogRecord] = (), *, source:
             continue  # where the exact form is here, what other tools saw of the same run adds nothing to serve
         recording = _foreign(group, by_span, source, stitched, trace_id)
         if recording is not None:
-            found.append(recording)
+            said = (parts or {}).get(low_half(trace_id))
+            partial = (f"the backend returned only a part of the trace: {said}",) if said else ()
+            found.append(replace(recording, problems=(*recording.problems, *partial)))
     return sorted(found, key=lambda recording: (recording.run.start_ns, recording.run.run_id))
 
 

@@ -147,8 +147,8 @@ class _Cassette:
     def close(self) -> Iterator[Span]:
         counted = self._header.get("num_events")
         if isinstance(counted, int) and counted > self.count:
-            self._report.partial = f"its header counts {counted} events, {self.count} are here"
-            self._report.problem("partial", self._report.partial)
+            told = f"its header counts {counted} events, {self.count} are here"
+            self._report.part(told, trace_id=self._trace_id)
         if self._times:
             failed = self._header.get("outcome") == "fail"
             yield Span(

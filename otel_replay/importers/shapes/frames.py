@@ -118,11 +118,8 @@ def _tempo(answer: dict[int, int | bytes], report: Report) -> Iterator[Span]:
     report.note("Tempo: null values and span flags are not kept")
     if answer.get(3):
         said = answer.get(4)
-        report.partial = (
-            said.decode("utf-8", "replace")[:300] if isinstance(said, bytes) and said
-            else "the backend returned a partial trace"
-        )  # fmt: skip
-        report.problem("partial", report.partial)
+        told = said.decode("utf-8", "replace")[:300] if isinstance(said, bytes) else ""
+        report.part(told or "the backend returned a partial trace")
     trace = answer[1]
     assert isinstance(trace, bytes)
     yield from _message(trace, report, "the trace")

@@ -89,12 +89,10 @@ def _status(document: Mapping[str, Any], report: Report) -> None:
     """Tempo v2 says PARTIAL where spans are missing; Jaeger v3 may carry an error beside what it found."""
     status, message = text(document.get("status")), text(document.get("message"))
     if status.upper().endswith("PARTIAL") or status == "1":  # the enum's name, with or without its prefix, or number
-        report.partial = message or "the backend returned a partial trace"
-        report.problem("partial", report.partial)
+        report.part(message or "the backend returned a partial trace")
     error = table(document.get("error"))
     if error:
-        report.partial = text(error.get("message")) or "the backend reported an error"
-        report.problem("partial", report.partial)
+        report.part(text(error.get("message")) or "the backend reported an error")
 
 
 def _whole(document: Any, report: Report) -> Iterator[Span]:

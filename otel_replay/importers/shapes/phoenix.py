@@ -44,8 +44,7 @@ def read(document: Any, report: Report) -> Iterator[Span]:
     report.note("Phoenix keeps no resource, no scope and no OpenTelemetry kind")
     if isinstance(document, dict) and isinstance(document.get("data"), (list, LazyList)):
         if document.get("next_cursor"):
-            report.partial = "Phoenix has more pages (next_cursor is set)"
-            report.problem("partial", report.partial)
+            report.part("Phoenix has more pages (next_cursor is set)")
         document = document["data"]
     for raw in objects(document, report):
         one = table(raw)

@@ -55,8 +55,8 @@ def read(document: Any, report: Report) -> Iterator[Span]:
 
 def _trace(trace: Mapping[str, Any], report: Report) -> Iterator[Span]:
     if trace.get("LimitExceeded") is True:
-        report.partial = "X-Ray's limit of a trace was exceeded: segments are missing"
-        report.problem("partial", report.partial, text(trace.get("Id")))
+        limited = "X-Ray's limit of a trace was exceeded: segments are missing"
+        report.part(limited, text(trace.get("Id")), trace_id=text(trace.get("Id")).replace("-", ""))
     for segment in tables_in(trace, "Segments", report, text(trace.get("Id"))):
         document = segment.get("Document")
         try:
