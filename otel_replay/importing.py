@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, cast
 
 import orjson
 
@@ -73,6 +73,7 @@ def import_source(
         runs = [
             redacted_recording(run, redactor) for run in to_recordings(spans, logs, source=source, parts=found.parts)
         ]
+        runs = _as_versions(runs, into)
         # The bodies of log records have been joined to their spans; they are kept as rows of their own, too.
         return kept_spans([*spans, *(span_from_log(log) for log in logs)], runs, redactor), runs
 
@@ -94,6 +95,42 @@ def import_source(
     runs = tuple(keeper.runs)
     return Imported(printable(source), found.format, keeper.spans, runs, found, keeper.redacted, keeper.runs_found,
                     keeper.crossings, lost)  # fmt: skip
+
+
+class _Holding(Protocol):
+    """A store that tells which runs it holds."""
+
+    def accounts(self, run_ids: Sequence[str]) -> Mapping[str, Run]:
+        """Return the record of each of these runs that is there."""
+        ...
+
+
+def _as_versions(runs: list[Recording], into: object) -> list[Recording]:
+    """Return the runs; a foreign one that the store holds otherwise, a trace that grew, say, as a run of its own.
+
+    Rows of both under one id would replace each other crossing by crossing, and leave neither whole.
+    """
+    foreign = [run.run.run_id for run in runs if _foreign(run)]
+    if not foreign or not hasattr(into, "accounts"):
+        return runs
+    held = cast(_Holding, into).accounts(foreign)
+    return [_version(run, held.get(run.run.run_id)) if _foreign(run) else run for run in runs]
+
+
+def _version(recording: Recording, held: Run | None) -> Recording:
+    now = _state(_account(recording))
+    if held is None or _state(held) == now:
+        return recording
+    before = recording.run.run_id
+    run_id = hashlib.sha256("\n".join((before, *now)).encode()).hexdigest()[:32]
+    note = f"the store holds this trace otherwise, as run {before}: it was imported before it had grown or changed"
+    run = replace(recording.run, run_id=run_id, notes=(*recording.run.notes, note))
+    envelopes = tuple(replace(envelope, run_id=run_id) for envelope in recording.envelopes)
+    return replace(recording, run=run, envelopes=envelopes)
+
+
+def _state(run: Run) -> tuple[str, ...]:
+    return run.digest, *(note for note in run.notes if note.startswith(NOT_WHOLE))
 
 
 def project_redactor() -> Redactor:

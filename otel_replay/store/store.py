@@ -382,6 +382,12 @@ class Store:
             raise NeverRecorded(f"no run with the id {run_id!r} in {self.shown}")
         return runs.recording_of(rows, source=self.shown, verdict=self._verdicts.get(run_id, ""))
 
+    def accounts(self, run_ids: Sequence[str]) -> dict[str, Run]:
+        """Return the record of each of these runs that is here and can be read."""
+        condition = "kind = 'run' AND coalesce(lane, '') = '' AND run_id IN (SELECT unnest(?))"
+        found = (runs.run_of(row) for row in self._rows(condition, [list(run_ids)], "run_id"))
+        return {run.run_id: run for run in found if run is not None}
+
     def spans(self, run_id: str) -> list[Span]:
         """Return every span of a run: its own, and those of its trace that were made while it ran.
 
