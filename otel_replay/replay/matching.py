@@ -265,7 +265,7 @@ class Matcher:
             for entry in line.entries
             if not entry.passed_over and self._equal(entry, asked)
         ]
-        return equal[-1] if equal and all(entry.used == "stub" for entry in equal) else None
+        return equal[-1] if equal and all(entry.used for entry in equal) and equal[-1].used == "stub" else None
 
     def _begun_instead(self, crossing: Crossing, under: str) -> list[Line]:
         """Return the unclaimed strand in whose place, as far as is known, the strand of `crossing` was begun."""
@@ -378,7 +378,9 @@ class Matcher:
         recorded = self.tape.names.get(asked.name, [])
         close = divergence.nearest_of([entry for entry in recorded if not entry.used], asked)
         hint = nearest(asked.name, sorted(self.resolved.new)) if self.resolved.new else ""
-        before = any(entry.used == "stub" and self._equal(entry, asked) for entry in recorded)
+        before = asked.name not in self.resolved.repeats and any(
+            entry.used == "stub" and self._equal(entry, asked) for entry in recorded
+        )
         expected = cursors[0] if cursors else None
         raise divergence.one_more(asked, len(recorded), close, expected, hint, served_before=before)
 

@@ -122,6 +122,10 @@ def test_rp_02_a_repetition_shifts_nothing_that_comes_after(lab: Lab) -> None:
         got = [pop_ticket(queue) for queue in ("q", "r", "r", "q", "q")]
     assert got == ["A", "B", "B", "C", "C"]
     assert session.report.counts() == {"served": 3, "repeated": 2}
+    answers[:] = ["new A"]
+    with replay("run", ReplayPlan().live("pop_ticket", 1).repeat("pop_ticket"), store=lab.store) as session:
+        assert [pop_ticket(queue) for queue in ("q", "r", "q", "q")] == ["new A", "B", "C", "C"]
+    assert session.report.counts() == {"live": 1, "served": 2, "repeated": 1}
 
 
 # RP-03 ---------------------------------------------------------------------------------------------------------
