@@ -35,6 +35,11 @@ from otel_replay.wire import text as wire_text
 
 JS_INT_MAX = 2**53
 _KINDS = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
+_BOOLS = {"true": True, "1": True, "false": False, "0": False}
+_BY_TYPE = {
+    "Str": "string", "Bool": "bool", "Long": "int64", "Int64": "int64", "Double": "float64", "Float64": "float64",
+    "Binary": "binary",
+}  # fmt: skip
 _KIND_NAMES = {number: name for name, number in _KINDS.items()}
 _STATUSES = {"OK": 1, "ERROR": 2}
 _SCOPE_KEYS = {
@@ -119,13 +124,13 @@ def _meanings(tags: list[KeyValue], fields: dict[str, Any]) -> Attributes:
     fields["kind"] = 0
     left: list[KeyValue] = []
     for key, value in tags:
-        if key == "span.kind" and value in _KINDS:
-            fields["kind"] = _KINDS[str(value)]
+        if key == "span.kind" and text(value).lower() in _KINDS:
+            fields["kind"] = _KINDS[text(value).lower()]
         elif key == "otel.status_code" and text(value).upper() in _STATUSES:
             fields["status_code"] = _STATUSES[text(value).upper()]
         elif key == "otel.status_description" and isinstance(value, str):
             fields["status_message"] = value
-        elif key == "error" and value is True:
+        elif key == "error" and (value is True or value in ("true", "True")):  # some clients write text
             fields["status_code"] = 2
         elif key in _SCOPE_KEYS and isinstance(value, str):
             fields["scope_" + _SCOPE_KEYS[key]] = value
@@ -197,15 +202,17 @@ def _tags(holder: Mapping[str, Any], name: str, report: Report, where: str, in_h
 
 
 def _tag_value(tag: Mapping[str, Any], report: Report, where: str, in_hex: bool) -> Value:
-    kind, value, key = text(tag.get("type")).lower(), tag.get("value"), text(tag.get("key"))
+    key = text(tag.get("key"))
+    kind, value = (text(tag.get("type")).lower(), tag.get("value")) if "value" in tag else _by_type(tag)
     try:
         if value is None:
             return None
         if kind == "bool":
-            return text(value).lower() == "true"
-        if kind in ("int64", "long"):
+            if (said := text(value).lower()) in _BOOLS:
+                return _BOOLS[said]
+        elif kind in ("int64", "long"):
             number = int(value)
-            if abs(number) <= INT64_MAX + 1:
+            if -INT64_MAX - 1 <= number <= INT64_MAX and not (isinstance(value, float) and number != value):
                 return number
         elif kind in ("float64", "double"):
             return float(value)
@@ -219,6 +226,16 @@ def _tag_value(tag: Mapping[str, Any], report: Report, where: str, in_hex: bool)
         pass
     report.problem("approximate", f"tag {key!r} is no {kind or 'value'}; kept as text", where)
     return json_text(value)
+
+
+def _by_type(tag: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return (type, value) of a tag as Jaeger's Thrift and gRPC models spell it: `vType`, and the value by its type."""
+    kind = text(tag.get("vType", tag.get("v_type"))).lower()
+    for name in _BY_TYPE:
+        for key in (f"v{name}", f"v_{name.lower()}"):
+            if tag.get(key) is not None:
+                return kind or _BY_TYPE[name], tag[key]
+    return kind, None
 
 
 def to_jaeger(spans: Iterable[Span]) -> dict[str, Any]:

@@ -153,3 +153,44 @@ def test_im_11_partial_in_each_spelling(status: Any, outer: str) -> None:
 @pytest.mark.parametrize("status", ["COMPLETE", "complete", 0, None, ""])
 def test_im_11_a_whole_answer_is_not_partial(status: Any) -> None:
     assert open_source(json.dumps({"trace": document(), "status": status}).encode()).partial == ""
+
+
+def jaeger(*tags: dict[str, Any]) -> bytes:
+    span = {"traceID": TRACE, "spanID": SPANS[0], "operationName": "a", "startTime": 5, "duration": 1, "tags": tags}
+    return json.dumps({"data": [{"traceID": TRACE, "processes": {}, "spans": [span]}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected", "exact"),
+    [
+        ({"type": "int64", "value": "9223372036854775807"}, 2**63 - 1, True),
+        ({"type": "INT64", "value": -(2**63)}, -(2**63), True),
+        ({"type": "int64", "value": "9223372036854775808"}, "9223372036854775808", False),
+        ({"type": "int64", "value": 1.5}, "1.5", False),
+        ({"type": "int64", "value": 2.0}, 2, True),
+        ({"type": "bool", "value": 1}, True, True),
+        ({"type": "bool", "value": "FALSE"}, False, True),
+        ({"type": "bool", "value": "perhaps"}, "perhaps", False),
+        ({"type": "binary", "value": "AAH_"}, b"\x00\x01\xff", True),
+        ({"type": "binary", "value": "!!"}, "!!", False),
+        ({"vType": "LONG", "vLong": 7}, 7, True),
+        ({"vType": "INT64", "vInt64": "9007199254740993"}, 9007199254740993, True),
+        ({"vType": "STRING", "vStr": "x"}, "x", True),
+        ({"vStr": "x"}, "x", True),
+        ({"v_type": "FLOAT64", "v_float64": 0.5}, 0.5, True),
+        ({"vType": "BOOL", "vBool": False}, False, True),
+        ({"vType": "BINARY", "vBinary": "AAE="}, b"\x00\x01", True),
+    ],
+)
+def test_im_16_a_tags_value_in_each_spelling(tag: dict[str, Any], expected: Any, exact: bool) -> None:
+    found = open_source(jaeger({"key": "n", **tag}))
+    ((_, value),) = found.spans[0].attributes
+    assert (value, type(value)) == (expected, type(expected))
+    assert (found.problems == []) is exact
+
+
+@pytest.mark.parametrize("value", [True, "true", "True"])
+def test_im_16_an_error_and_a_kind_in_each_spelling(value: Any) -> None:
+    kind = {"key": "span.kind", "type": "string", "value": "Server"}
+    (span,) = open_source(jaeger({"key": "error", "type": "string", "value": value}, kind)).spans
+    assert (span.status_code, span.kind, span.attributes) == (2, 2, ())
