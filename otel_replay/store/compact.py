@@ -73,7 +73,12 @@ def compact(
     done = Compaction()
     listing = folder.listing()
     for group in _groups(listing, small_only=small_only):
-        done += _compact_group(connection, folder, listing, group)
+        try:
+            done += _compact_group(connection, folder, listing, group)
+        except duckdb.ConversionException as fault:  # columns of one name and different types, which no store writes
+            if not small_only:
+                day = folder.storage.shown(group[0].path.parent)
+                raise StoreError(f"the files of {day} stay apart: {str(fault).splitlines()[0]}") from fault
     if small_only and not done.files_before:
         return done  # the pass after every write looks for old files only where it made some
     return done + Compaction(removed=sweep(folder, grace_s=grace_s))

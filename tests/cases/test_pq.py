@@ -197,6 +197,21 @@ def test_pq_02_a_column_that_only_a_later_version_has_stands_beside_files_withou
     assert ask(open_store(store.root), "SELECT count(*), sum(cost) FROM stored") == [(8, 1.75)]
 
 
+def test_pq_02_columns_of_one_name_that_do_not_fit_together_are_named(store: Store) -> None:
+    (first,) = store.folder.paths()
+    table = pq.read_table(first)
+    for name, values in (("one", [{"a": 1}]), ("two", [7])):
+        other = table.append_column("new", pa.array(values * len(table)))
+        pq.write_table(other, first.with_name(f"{name}.parquet"))
+    reader = open_store(store.root)
+    assert ask(reader, "SELECT count(DISTINCT seq) FROM crossings") == [(3,)]
+    reader.write([a_call(9)])
+    done = otel_replay(store.root, "store", "compact")
+    assert "stay apart" in done.stderr
+    assert "column \"new\"" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 # PQ-04 -------------------------------------------------------------------------------------------------------------
 
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati")
