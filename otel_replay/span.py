@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 
 class KeyValues(tuple["KeyValue", ...]):
@@ -130,3 +130,17 @@ class SpanSink(Protocol):
     def write(self, spans: Iterable[Span], /) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Written(NamedTuple):
+    """How many spans a RequestSink took, and the requests of which it could not read all, each with the reason."""
+
+    spans: int
+    refused: list[tuple[bytes, str]]
+
+
+@runtime_checkable
+class RequestSink(SpanSink, Protocol):
+    """A SpanSink that also takes OTLP trace requests as they came, which costs it less than spans."""
+
+    def write_requests(self, requests: Iterable[bytes], spans: Iterable[Span], /) -> Written: ...

@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 
 from otel_replay.errors import StoreError
 from otel_replay.store import schema
+from otel_replay.store.adding import add_table
 from otel_replay.store.folder import SPANS, Folder
+from otel_replay.store.parquet import table_of
 from otel_replay.store.rows import Row
-from otel_replay.store.seal import add_rows
 
 DAMAGED: Final = "damaged"
 
@@ -52,7 +53,7 @@ def set_aside(connection: duckdb.DuckDBPyConnection, folder: Folder) -> list[Set
         rows = list(_readable(folder, info.path))
         moved = _moved(folder, info.path, problem)
         if rows:
-            add_rows(connection, folder, rows)
+            add_table(connection, folder, table_of(rows))
         done.append(
             SetAside(moved.path, moved.now, problem, moved.bytes, rows_saved=len(rows), rows_lost=info.rows - len(rows))
         )

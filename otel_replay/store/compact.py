@@ -19,14 +19,15 @@ from otel_replay import limits
 from otel_replay.errors import StoreError
 from otel_replay.originals import now_ns
 from otel_replay.store import query, schema
+from otel_replay.store.adding import rows_at
 from otel_replay.store.doubles import IN_SQL
 from otel_replay.store.folder import Folder, Listing
 from otel_replay.store.journals import journal_paths
 from otel_replay.store.large import names_of
-from otel_replay.store.parquet import SUFFIX, FileInfo, Staged, new_name, sort_rows, stage, table_of
+from otel_replay.store.order import sort_table
+from otel_replay.store.parquet import SUFFIX, FileInfo, Staged, new_name, stage, table_of
 from otel_replay.store.parting import Place, key_of, part
 from otel_replay.store.rows import Row
-from otel_replay.store.seal import rows_at
 from otel_replay.store.storage import Entry, fault_point
 
 GRACE_S: Final = 900.0
@@ -194,7 +195,7 @@ def _sorted_tables(
     for batch in read(_BATCH_ROWS):
         yield from _without_large(folder, _with_all_columns(pa.Table.from_batches([batch])), kept)
     if settled:
-        yield from _without_large(folder, table_of(sort_rows(settled)), kept)
+        yield from _without_large(folder, sort_table(table_of(settled)), kept)
 
 
 def _without_large(folder: Folder, table: pa.Table, kept: set[str]) -> Iterator[pa.Table]:

@@ -3,15 +3,19 @@
 A framework, an instrumentation and the SDK each write a span for one model call, one in the other: the innermost
 counts. MCP and the framework around it each write one for a tool call: the agent's own, the outer one, counts. The
 others bear `kind` "double" in their row; their attributes stay as they came. Recorded crossings are never doubles.
-Like copies, they are looked for in files whose times are at most an hour away (`seal.NEAR_NS`).
+Like copies, they are looked for in files whose times are at most an hour away (`adding.NEAR_NS`).
 
 `IN_SQL` is the same in SQL, for rows of files that were written before this was decided. Law: both find the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import compress
 from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from otel_replay import semconv
 from otel_replay.store.parting import Parted, Place
@@ -82,9 +86,41 @@ def marked(row: Row) -> Row:
     return {**row, "kind": semconv.KIND_DOUBLE}
 
 
-def mark(rows: Sequence[Row]) -> list[Row]:
-    """Return `rows` with the doubles among them marked."""
-    return [marked(row) if double else row for row, double in zip(rows, doubles_among(rows), strict=True)]
+def mark(table: pa.Table) -> pa.Table:
+    """Return `table` with the doubles among its rows marked: those that `doubles_among` finds."""
+    kind, tool, operation = (table.column(name) for name in ("kind", "tool", "operation"))
+    standing = pc.is_null(table.column("difference"))
+    loose = pc.and_(pc.is_null(kind), standing)
+    named, modelled = pc.is_valid(tool), pc.is_valid(table.column("model"))
+    calls = pc.if_else(
+        pc.is_null(operation),
+        pc.and_(modelled, pc.invert(named)),
+        pc.is_in(operation, pa.array(_MODEL_OPERATIONS, pa.string())),
+    )
+    if not pc.any(pc.and_(loose, pc.or_(calls, named))).as_py():
+        return table
+    traces, spans, parents = (table.column(name).to_pylist() for name in ("trace_id", "span_id", "parent_span_id"))
+    inner = pc.or_(pc.fill_null(pc.equal(kind, "model"), False), pc.and_(calls, _is_in(kind, _MODEL_KINDS)))
+    within = set(compress(zip(traces, parents, strict=True), pc.and_(standing, inner).to_pylist()))
+    mask = [
+        may and (trace, span) in within
+        for may, trace, span in zip(pc.and_(loose, calls).to_pylist(), traces, spans, strict=True)
+    ]
+    if pc.any(named).as_py():
+        tools = tool.to_pylist()
+        outer = pc.and_(standing, pc.and_(named, _is_in(kind, _TOOL_KINDS)))
+        around = set(compress(zip(traces, spans, tools, strict=True), outer.to_pylist()))
+        may_be = pc.and_(loose, named).to_pylist()
+        mask = [
+            double or (may and (trace, parent, name) in around)
+            for double, may, trace, parent, name in zip(mask, may_be, traces, parents, tools, strict=True)
+        ]
+    kinds = pc.if_else(pa.array(mask, pa.bool_()), pa.scalar(semconv.KIND_DOUBLE), kind)
+    return table.set_column(table.schema.get_field_index("kind"), table.schema.field("kind"), kinds)
+
+
+def _is_in(kinds: pa.ChunkedArray, several: tuple[str | None, ...]) -> pa.ChunkedArray:
+    return pc.is_in(kinds, pa.array(several, pa.string()))  # null is in what holds None
 
 
 def kin_that_turn(parted: Parted, kin: Mapping[Place, Mapping[str, Any]]) -> list[Place]:

@@ -22,9 +22,8 @@ from typing import Final
 
 from otel_replay.errors import DamagedFile, StoreError
 from otel_replay.store.blobs import BLOBS, Blobs
-from otel_replay.store.ids import Ids, ids_of
+from otel_replay.store.ids import Ids
 from otel_replay.store.parquet import SUFFIX, FileInfo, new_name, read_info
-from otel_replay.store.rows import Row
 from otel_replay.store.storage import Entry, Storage
 
 SPANS: Final = "spans"
@@ -80,10 +79,10 @@ class Folder:
         """Return the names of `entries`."""
         return [entry.path for entry in self.entries()]
 
-    def added(self, info: FileInfo, rows: Iterable[Row]) -> None:
-        """Remember a file that was just written: it need not be asked."""
+    def added(self, info: FileInfo, ids: Iterable[str]) -> None:
+        """Remember a file that was just written, with the runs and traces that it holds: it need not be asked."""
         self._infos[info.path] = info
-        self.ids.learn(info.name, ids_of(rows))
+        self.ids.learn(info.name, ids)
 
     def left_behind(self) -> list[Entry]:
         """Return files whose writer was killed before they had their name."""

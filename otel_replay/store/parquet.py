@@ -1,7 +1,6 @@
 """Rows <-> Parquet files. A file is there whole or not at all.
 
-Written under a temporary name that no reader lists, synced, renamed, and the folder synced. Rows stand in the order
-(run start, run, sequence): neighbours are alike then, which saves more bytes than any codec. Row groups hold about
+Written under a temporary name that no reader lists, synced, renamed, and the folder synced. Row groups hold about
 16 MB, so that looking up one run unpacks little, whatever the size of its payloads.
 """
 
@@ -74,36 +73,12 @@ def table_of(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema.SCHEMA)
 
 
-def sort_rows(rows: Iterable[Row]) -> list[Row]:
-    """Return `rows` by (start of their run or trace, run or trace, sequence, start)."""
-    listed = list(rows)
-    starts: dict[str, int] = {}
-    for row in listed:
-        group = group_of(row)
-        start = row["start_ns"]
-        if start < starts.get(group, start + 1):
-            starts[group] = start
-
-    def place(row: Row) -> tuple[object, ...]:
-        group = group_of(row)
-        return starts[group], group, row.get("lane") or "", row.get("seq") or 0, row["start_ns"], row["span_id"]
-
-    listed.sort(key=place)
-    return listed
-
-
-def group_of(row: Row) -> str:
-    """Return what keeps rows together: the run, or the trace where a span belongs to none."""
-    return str(row.get("run_id") or row["trace_id"])
-
-
-def _row_bytes(table: pa.Table) -> list[int]:
+def _row_bytes(table: pa.Table) -> pa.ChunkedArray:
     """Return about how many bytes each row takes, uncompressed."""
     sizes = pa.scalar(200, pa.int64())
     for name in schema.LONG_COLUMNS:
         sizes = pc.add(sizes, pc.fill_null(pc.cast(pc.binary_length(table.column(name)), pa.int64()), 0))
-    counted: list[int] = sizes.to_pylist()
-    return counted
+    return sizes
 
 
 def row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -111,14 +86,18 @@ def row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     pending: list[pa.Table] = []
     total = 0
     for table in tables:
+        sizes = _row_bytes(table)
+        whole = pc.sum(sizes).as_py() or 0
         start = 0
-        for at, size in enumerate(_row_bytes(table)):
+        for at, size in enumerate(sizes.to_pylist() if total + whole >= limits.ROW_GROUP_BYTES else ()):
             total += size
+            whole -= size
             if total >= limits.ROW_GROUP_BYTES:
                 yield pa.concat_tables([*pending, table.slice(start, at + 1 - start)])
                 pending, total, start = [], 0, at + 1
         if start < table.num_rows:
             pending.append(table.slice(start))
+            total += whole
     if pending:
         yield pa.concat_tables(pending)
 
@@ -235,18 +214,17 @@ def _version(blobs: set[str], later: bool) -> dict[bytes, bytes]:
     return {schema.VERSION_KEY: said.encode(), schema.BLOBS_KEY: orjson.dumps(sorted(blobs))}
 
 
-def write_rows(
+def write_table(
     storage: Storage,
-    rows: Sequence[Row],
+    table: pa.Table,
     path: Path,
     *,
     seals: Sequence[str] = (),
     supersedes: Mapping[str, Sequence[int]] | None = None,
 ) -> FileInfo:
-    """Write `rows`, sorted, to `path`, durable on return. Raises StoreError."""
-    distinct = {name: len({row.get(name) for row in rows}) for name in schema.BLOOM_COLUMNS}
-    table = table_of(sort_rows(rows))
-    known = names_of(row["blobs"] for row in rows if row.get("blobs")), _is_later(table)
+    """Write `table`, which is sorted, to `path`, durable on return. Raises StoreError."""
+    distinct = {name: pc.count_distinct(table.column(name), mode="all").as_py() for name in schema.BLOOM_COLUMNS}
+    known = names_of(pc.drop_null(table.column("blobs")).to_pylist()), _is_later(table)
     return stage(storage, [table], path, seals=seals, supersedes=supersedes, distinct=distinct, known=known).publish()
 
 

@@ -35,6 +35,10 @@ class Parted:
     supersedes: dict[str, list[int]] = field(default_factory=dict)
 
 
+KEY_COLUMNS: Final = ("run_id", "lane", "seq", "kind", "trace_id", "span_id", "start_ns")
+"""What `key_of` asks of a row."""
+
+
 def key_of(row: Mapping[str, Any]) -> Key:
     """Return what two copies of one span have in common."""
     run_id = row.get("run_id")

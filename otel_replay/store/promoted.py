@@ -15,7 +15,7 @@ INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 INT32_MAX: Final = 2**31 - 1
 
-_TEXTS: Final = {
+TEXTS: Final = {
     semconv.RUN_ID: "run_id",
     semconv.RUN_NAME: "run_name",
     semconv.RUN_LANE: "lane",
@@ -34,7 +34,7 @@ _TEXTS: Final = {
     semconv.GEN_AI_TOOL_NAME: "tool",
     semconv.ERROR_TYPE: "error_type",
 }
-_NUMBERS: Final = {
+NUMBERS: Final = {
     semconv.STRAND: "strand",
     semconv.SEQ: "seq",
     semconv.END_SEQ: "end_seq",
@@ -42,7 +42,7 @@ _NUMBERS: Final = {
     semconv.GEN_AI_INPUT_TOKENS: "input_tokens",
     semconv.GEN_AI_OUTPUT_TOKENS: "output_tokens",
 }
-_OLDER: Final = {
+OLDER: Final = {
     "gen_ai.system": "provider",
     "gen_ai.usage.prompt_tokens": "input_tokens",
     "gen_ai.usage.completion_tokens": "output_tokens",
@@ -52,12 +52,17 @@ _OLDER: Final = {
     "tool.name": "tool",
 }
 """What earlier conventions and OpenInference call the same things; used where the current name is absent."""
-_COUNTS: Final = frozenset({"input_tokens", "output_tokens"})
+COUNTS: Final = frozenset({"input_tokens", "output_tokens"})
 
 
 def is_int64(value: object) -> bool:
     """True for an integer that a column holds as it is."""
     return type(value) is int and INT64_MIN <= value <= INT64_MAX
+
+
+def fits(column: str, value: object) -> bool:
+    """True where `value` is of the type that a column of GenAI conventions has."""
+    return is_int64(value) if column in COUNTS else type(value) is str
 
 
 def clamped(number: int, low: int, high: int) -> int:
@@ -84,18 +89,18 @@ def promoted(span: Span) -> Row:
     }
     older: Row = {}
     for key, value in span.attributes:
-        column = _TEXTS.get(key)
+        column = TEXTS.get(key)
         if column is not None:
             if type(value) is str:
                 row[column] = value
             continue
-        column = _NUMBERS.get(key)
+        column = NUMBERS.get(key)
         if column is not None:
             if is_int64(value):
                 row[column] = value
             continue
-        column = _OLDER.get(key)
-        if column is not None and (is_int64(value) if column in _COUNTS else type(value) is str):
+        column = OLDER.get(key)
+        if column is not None and fits(column, value):
             older[column] = value
     for column, value in older.items():
         row.setdefault(column, value)

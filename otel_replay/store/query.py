@@ -171,6 +171,18 @@ def ids_in(connection: duckdb.DuckDBPyConnection, files: Sequence[FileInfo]) -> 
     return found
 
 
+def ids_held(connection: duckdb.DuckDBPyConnection, files: Sequence[FileInfo], ids: set[str]) -> set[str]:
+    """Return which of `ids` are those of runs or traces in `files`."""
+    if not files or not ids:
+        return set()
+    ids_table(connection, "wanted_ids", sorted(ids))
+    text = " UNION ".join(
+        f"SELECT {column} FROM {scan(files)} WHERE {column} IN (SELECT id FROM wanted_ids)"  # noqa: S608
+        for column in ("run_id", "trace_id")
+    )
+    return {found for (found,) in connection.execute(text).fetchall()}
+
+
 def places_of(
     connection: duckdb.DuckDBPyConnection,
     files: Sequence[FileInfo],

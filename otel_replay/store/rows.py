@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any, Final
 
@@ -55,6 +56,8 @@ _RESPONSE_KEYS: Final = (
     "traceloop.entity.output",
     "gen_ai.completion",
 )
+OWN_KEYS: Final = frozenset((*_REQUEST_KEYS, *_RESPONSE_KEYS))
+"""The attributes that stand in `request` or `response`."""
 _REQUEST_OPENS: Final = re.compile(r'"request":\{"(?:json|typed-json)":')
 _RESPONSE_OPENS: Final = re.compile(r'"outcome":\{"kind":"(?:returned|raised)","value":\{"(?:json|typed-json)":')
 _MARKERS: Final = frozenset({"$text", "$json", "$envelope"})
@@ -91,19 +94,18 @@ def _natural(span: Span, row: Row) -> None:
             dump(text)
     dump(span.scope.name)
     row["resource"] = attributes_text(span.resource.attributes)
-    rest = _rest(span)
+    rest = rest_text(span.resource, span.scope, span.dropped_events_count, span.dropped_links_count)
     if rest:
-        row["rest"] = dump(rest)
+        row["rest"] = rest
     if span.events:
-        row["events"] = dump([_event_tree(event) for event in span.events])
+        row["events"] = events_text(span.events)
     if span.links:
-        row["links"] = dump([_link_tree(link) for link in span.links])
+        row["links"] = links_text(span.links)
     row["attributes"] = _attributes(span, row)
 
 
-def _rest(span: Span) -> dict[str, object]:
+def rest_text(resource: Resource, scope: Scope, dropped_events: int, dropped_links: int) -> str | None:
     """Return what is rarely there: the fields of resource, scope and counts that are not at their default."""
-    resource, scope = span.resource, span.scope
     found: dict[str, object] = {
         "resource_dropped": resource.dropped_attributes_count,
         "resource_schema_url": resource.schema_url,
@@ -111,10 +113,21 @@ def _rest(span: Span) -> dict[str, object]:
         "scope_attributes": tree_of(KeyValues(scope.attributes)),
         "scope_dropped": scope.dropped_attributes_count,
         "scope_schema_url": scope.schema_url,
-        "dropped_events": span.dropped_events_count,
-        "dropped_links": span.dropped_links_count,
+        "dropped_events": dropped_events,
+        "dropped_links": dropped_links,
     }
-    return {name: value for name, value in found.items() if value}
+    rest = {name: value for name, value in found.items() if value}
+    return dump(rest) if rest else None
+
+
+def events_text(events: Iterable[Event]) -> str:
+    """Return what the column `events` holds. Raises NotNatural."""
+    return dump([_event_tree(event) for event in events])
+
+
+def links_text(links: Iterable[Link]) -> str:
+    """Return what the column `links` holds. Raises NotNatural."""
+    return dump([_link_tree(link) for link in links])
 
 
 def _event_tree(event: Event) -> dict[str, object]:
@@ -147,30 +160,41 @@ def _attributes(span: Span, row: Row) -> str:
     content: dict[str, str] = {}
     for key, value in span.attributes:
         kind = type(value)
-        if kind is str:
-            column = None if ours else _own_column(key, row)
-            if column is not None:
-                value.encode()  # type: ignore[union-attr]  # a lone surrogate cannot be written
-                row[column] = value
-                natural[key] = {"$text": column}
-            elif len(value) > LONG_TEXT_CHARS:  # type: ignore[arg-type]
-                content[key] = value  # type: ignore[assignment]
-                natural[key] = {"$text": "content"}
-            else:
-                natural[key] = value
-        elif kind is int or kind is bool:
+        if kind is int or kind is bool:
             natural[key] = value
         elif kind is float:
             if not math.isfinite(value):  # type: ignore[arg-type]
                 raise NotNatural("JSON has no NaN and no infinity")
             natural[key] = value
+        elif kind is str and len(value) <= LONG_TEXT_CHARS and key not in OWN_KEYS:  # type: ignore[arg-type]
+            natural[key] = value
+        elif key in carriers:
+            natural[key] = carriers[key]
         else:
-            natural[key] = carriers[key] if key in carriers else _nested(key, value, row, ours=ours)
+            natural[key] = placed(key, value, row, content, ours=ours)
     if len(natural) != len(span.attributes):
         raise NotNatural("a key stands twice")
     if content:
         row["content"] = dump(content)
     return dump(natural)
+
+
+def placed(key: str, value: Value, row: Row, content: dict[str, str], *, ours: bool) -> object:
+    """Return what stands for a text or nested value in `attributes`; it goes to a column of `row`, or to `content`.
+
+    Raises NotNatural, or UnicodeEncodeError.
+    """
+    if not isinstance(value, str):
+        return _nested(key, value, row, ours=ours)
+    column = None if ours else _own_column(key, row)
+    if column is not None:
+        value.encode()  # a lone surrogate cannot be written
+        row[column] = value
+        return {"$text": column}
+    if len(value) > LONG_TEXT_CHARS:
+        content[key] = value
+        return {"$text": "content"}
+    return value
 
 
 def _own_column(key: str, row: Row) -> str | None:

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -16,8 +16,9 @@ from otel_replay.envelope import Recording, Run
 from otel_replay.errors import NeverRecorded, StoreError
 from otel_replay.location import Location, locate
 from otel_replay.originals import now_ns
-from otel_replay.span import Span
+from otel_replay.span import Span, Written
 from otel_replay.store import inspect, query, runs
+from otel_replay.store.adding import add_table, part_against
 from otel_replay.store.aside import SetAside, set_aside
 from otel_replay.store.compact import GRACE_S, Compaction, compact, sweep_blobs
 from otel_replay.store.folder import NOTES, SPANS, Folder, Listing
@@ -26,11 +27,15 @@ from otel_replay.store.journals import JournalRows, journal_paths, read_all, sho
 from otel_replay.store.large import MISSING
 from otel_replay.store.newest import Newest
 from otel_replay.store.notes import Note, Notes, write_note
+from otel_replay.store.parquet import table_of
 from otel_replay.store.prune import Pruning, blob_use, choose_runs, remove_runs, sizes_of
 from otel_replay.store.rows import ROW_FAULTS, Row, to_row
 from otel_replay.store.runs import RUN_COLUMNS, RunInfo
-from otel_replay.store.seal import add_rows, part_against, seal_journals
+from otel_replay.store.seal import seal_journals
 from otel_replay.store.storage import LocalStorage, Storage
+
+if TYPE_CHECKING:
+    from otel_replay.store.quick_rows import QuickRows
 
 _Answer = TypeVar("_Answer")
 _NEWEST = 20
@@ -91,6 +96,7 @@ class Store:
         self.shown = place.shown
         self.folder = Folder(storage, place.folder)
         self._storage = storage
+        self._quick: QuickRows | None = None
         self._notes = Notes(storage, storage.root / NOTES)
         self.problems: tuple[str, ...] = ()
         self._connection: duckdb.DuckDBPyConnection | None = None
@@ -107,10 +113,29 @@ class Store:
 
     def write_rows(self, rows: Sequence[Row]) -> None:
         """Add rows that `to_row` made."""
-        if rows:
+        self._add(table_of(rows))
+
+    def write_requests(self, requests: Iterable[bytes], spans: Iterable[Span], /) -> Written:
+        """Add the spans of OTLP trace requests in protobuf, and `spans`, as `write` does."""
+        from otel_replay.store.quick_rows import QuickRows  # OTLP's messages: readers of a store need none of them
+
+        with self._lock:
+            if self._quick is None:
+                self._quick = QuickRows()
+            taken = self._quick
+            taken.begin()
+            refused = [(request, reason) for request in requests if (reason := taken.take(request))]
+            for span in spans:
+                taken.add_row(to_row(span))
+            table = taken.table()
+            self._add(table)
+        return Written(table.num_rows, refused)
+
+    def _add(self, table: pa.Table) -> None:
+        if table.num_rows:
             with self._lock:
                 with self._storage.locked():
-                    add_rows(self.connection, self.folder, rows)
+                    add_table(self.connection, self.folder, table)
                 compact(self.connection, self.folder, small_only=True)
 
     def set_verdict(self, run_id: str, verdict: str) -> None:

@@ -21,7 +21,8 @@ from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 _FILES: Final = (common_pb2, resource_pb2, trace_pb2, logs_pb2)
-_OPAQUE: Final = {("ScopeSpans", "spans"), ("ScopeLogs", "log_records")}
+_ITEMS: Final = frozenset({("ScopeSpans", "spans"), ("ScopeLogs", "log_records")})
+_PARTS: Final = frozenset(("Span", part) for part in ("attributes", "events", "links", "status"))
 _NOT_MODELLED: Final = {
     ("AnyValue", "string_value_strindex"),
     ("KeyValue", "key_strindex"),
@@ -31,18 +32,17 @@ NESTED_FIELD: Final = 536_870_911
 """Field of `Span.unknown` that holds the unknown fields of nested messages: the largest number there is."""
 
 
-def _loosen(message: Any, *, whole: bool) -> None:
+def _loosen(message: Any, opaque: frozenset[tuple[str, str]]) -> None:
     kept = [field for field in message.field if (message.name, field.name) not in _NOT_MODELLED]
     for field in kept:
-        opaque = not whole and (message.name, field.name) in _OPAQUE
-        if opaque or field.type == descriptor_pb2.FieldDescriptorProto.TYPE_STRING:
+        if (message.name, field.name) in opaque or field.type == descriptor_pb2.FieldDescriptorProto.TYPE_STRING:
             field.type = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
             field.ClearField("type_name")
     fields = [descriptor_pb2.FieldDescriptorProto.FromString(field.SerializeToString()) for field in kept]
     del message.field[:]
     message.field.extend(fields)
     for nested in message.nested_type:
-        _loosen(nested, whole=whole)
+        _loosen(nested, opaque)
 
 
 def _leftover_file() -> Any:
@@ -64,22 +64,21 @@ def _leftover_file() -> Any:
     return file
 
 
-def _build(*, whole: bool = False) -> descriptor_pool.DescriptorPool:
+def _build(opaque: frozenset[tuple[str, str]]) -> descriptor_pool.DescriptorPool:
     pool = descriptor_pool.DescriptorPool()
     for module in _FILES:
         file = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)
         for message in file.message_type:
-            _loosen(message, whole=whole)
+            _loosen(message, opaque)
         pool.Add(file)
     pool.Add(_leftover_file())
     return pool
 
 
-_POOL: Final = _build()
-
-
-_WHOLE_POOL: Final = _build(whole=True)
+_POOL: Final = _build(_ITEMS)
+_WHOLE_POOL: Final = _build(frozenset())
+_PARTS_POOL: Final = _build(_PARTS)
 
 
 def _message(name: str, pool: descriptor_pool.DescriptorPool = _POOL) -> Any:
@@ -90,6 +89,12 @@ AnyValue: Final = _message("opentelemetry.proto.common.v1.AnyValue")
 TracesData: Final = _message("opentelemetry.proto.trace.v1.TracesData")
 WholeTracesData: Final = _message("opentelemetry.proto.trace.v1.TracesData", _WHOLE_POOL)
 """The same with its spans parsed at one go: a span that is none costs the whole request."""
+PartsTracesData: Final = _message("opentelemetry.proto.trace.v1.TracesData", _PARTS_POOL)
+"""The same with spans whose attributes, events, links and status are bytes, each to be parsed alone."""
+KeyValueMessage: Final = _message("opentelemetry.proto.common.v1.KeyValue")
+EventMessage: Final = _message("opentelemetry.proto.trace.v1.Span.Event")
+StatusMessage: Final = _message("opentelemetry.proto.trace.v1.Status")
+LinkMessage: Final = _message("opentelemetry.proto.trace.v1.Span.Link")
 ResourceSpans: Final = _message("opentelemetry.proto.trace.v1.ResourceSpans")
 ScopeSpans: Final = _message("opentelemetry.proto.trace.v1.ScopeSpans")
 SpanMessage: Final = _message("opentelemetry.proto.trace.v1.Span")

@@ -6,7 +6,7 @@ Law: `spans_from_request(request_from_spans(spans)) == spans`, in value, type an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from google.protobuf.message import DecodeError, EncodeError
@@ -90,7 +90,8 @@ def _write_event(message: Any, event: Event) -> None:
     message.dropped_attributes_count = event.dropped_attributes_count
 
 
-def _read_event(message: Any) -> Event:
+def read_event(message: Any) -> Event:
+    """Return the event of a Span.Event message."""
     return Event(
         time_ns=message.time_unix_nano,
         name=text.decode(message.name),
@@ -108,7 +109,8 @@ def _write_link(message: Any, link: Link) -> None:
     message.flags = link.flags
 
 
-def _read_link(message: Any) -> Link:
+def read_link(message: Any) -> Link:
+    """Return the link of a Span.Link message."""
     return Link(
         trace_id=message.trace_id.hex(),
         span_id=message.span_id.hex(),
@@ -149,12 +151,15 @@ def _write_span(span: Span) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def _read_span(data: bytes, resource: Resource, scope: Scope, outer: list[tuple[int, _unknown.Path, bytes]]) -> Span:
+def read_span(
+    data: bytes, resource: Resource, scope: Scope, outer: Sequence[tuple[int, _unknown.Path, bytes]] = ()
+) -> Span:
+    """Return the span of a Span message. `outer` are the unknown fields of what it stands in. Raises DecodeError."""
     message = SpanMessage.FromString(data)
     unknown = b""
     if _unknown.has_unknown(message) or outer:
         parts = [(_unknown.ROOT_SPAN, path, rest) for path, rest in _unknown.collect(SpanMessage.FromString(data))]
-        unknown = _unknown.pack(parts + outer)
+        unknown = _unknown.pack([*parts, *outer])
     return Span(
         trace_id=message.trace_id.hex(),
         span_id=message.span_id.hex(),
@@ -166,8 +171,8 @@ def _read_span(data: bytes, resource: Resource, scope: Scope, outer: list[tuple[
         start_ns=message.start_time_unix_nano,
         end_ns=message.end_time_unix_nano,
         attributes=read_attributes(message.attributes),
-        events=tuple(map(_read_event, message.events)),
-        links=tuple(map(_read_link, message.links)),
+        events=tuple(map(read_event, message.events)),
+        links=tuple(map(read_link, message.links)),
         status_code=message.status.code,
         status_message=text.decode(message.status.message),
         dropped_attributes_count=message.dropped_attributes_count,
@@ -254,7 +259,7 @@ def read_request(data: bytes) -> Read[Span]:
             outer = resource_unknown + _outer_unknown(scope_spans, _unknown.ROOT_SCOPE)
             for i, raw in enumerate(scope_spans.spans):
                 try:
-                    spans.append(_read_span(raw, resource, scope, outer))
+                    spans.append(read_span(raw, resource, scope, outer))
                 except DecodeError as fault:
                     where = f"resourceSpans[{r}].scopeSpans[{s}].spans[{i}]"
                     problems.append(Problem(where, f"{len(raw)} bytes that are no span: {fault}"))
