@@ -1,4 +1,4 @@
-"""Pydantic models (version 2), and with them the answers of the OpenAI and Anthropic SDKs.
+"""Pydantic models (version 2) and addresses, and with them the answers of the OpenAI and Anthropic SDKs.
 
 A model is its `__dict__`, its set fields, its extra fields and its private attributes (pydantic's own copy and
 pickle keep the same four). It is rebuilt without validation; no serializer runs, so none can warn. A field that
@@ -137,4 +137,41 @@ def _from_validation_error(tree: dict[str, Tree], to: Decoder) -> object:
     made = cls.from_exception_data(title, lines, to.part(tree, "mode", str))
     set_state(made, to.decoded(tree, "state", dict))
     restore_chain(made, tree, to)
+    return made
+
+
+# Addresses -------------------------------------------------------------------------------------------------
+# `AnyUrl` and its kind: in older versions of pydantic the class in C itself, in newer ones a class around one.
+
+
+def _address_classes() -> tuple[type, ...]:
+    core, networks = sys.modules.get("pydantic_core"), sys.modules.get("pydantic.networks")
+    found = [vars(core).get(name) for name in ("Url", "MultiHostUrl")] if core is not None else []
+    found += [vars(networks).get(name) for name in ("_BaseUrl", "_BaseMultiHostUrl")] if networks is not None else []
+    return tuple(cls for cls in found if isinstance(cls, type))
+
+
+def _is_address(cls: type) -> bool:
+    return issubclass(cls, _address_classes())
+
+
+@family(26)
+def _pick_address(cls: type) -> EncodeFn | None:
+    return _address if _is_address(cls) else None
+
+
+def _address(value: Any, _: Encoder) -> Tree:
+    return {"$": "address", "t": names.name_of(type(value)), "v": str(value)}
+
+
+@decodes("address")
+def _from_address(tree: dict[str, Tree], to: Decoder) -> object:
+    cls: Any = names.resolve(tree.get("t"), _is_address, "pydantic address")
+    text = to.part(tree, "v", str)
+    if cls.__module__.partition(".")[0] == "pydantic_core":
+        return cls(text)
+    core = sys.modules["pydantic_core"]
+    several = issubclass(cls, vars(sys.modules["pydantic.networks"])["_BaseMultiHostUrl"])
+    made = object.__new__(cls)  # as the class itself does after its check, which a recorded value has passed
+    made._url = (vars(core)["MultiHostUrl"] if several else vars(core)["Url"])(text)
     return made

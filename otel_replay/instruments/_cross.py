@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from otel_replay.crossing import Crossing, Spec
@@ -58,18 +59,33 @@ def cross_transport(describe: Describe) -> Crossing | None:
     return cross(describe)
 
 
+_CARRIER = "otel_replay-carrier"
+
+
 def muted() -> bool:
     """True beneath a crossing that speaks for the clients and transports under it."""
     inherited = peek_scope()
     return inherited is not None and inherited.crossing is not None and inherited.crossing.mutes
 
 
+@contextmanager
+def carrier(yes: bool = True) -> Iterator[None]:
+    """In here, and in tasks begun in here, what transports send only carries a crossing that stands elsewhere."""
+    from opentelemetry import context
+
+    token = context.attach(context.set_value(_CARRIER, yes))
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
 def suppressed() -> bool:
-    """True inside an OpenTelemetry exporter: what it sends is not the agent's."""
+    """True in a `carrier`, and inside an OpenTelemetry exporter: what it sends is not the agent's."""
     from opentelemetry import context
 
     key = getattr(context, "_SUPPRESS_INSTRUMENTATION_KEY", "")
-    return bool(key and context.get_value(key))
+    return bool((key and context.get_value(key)) or context.get_value(_CARRIER))
 
 
 def _cross(scope: Scope, describe: Describe) -> Crossing | None:

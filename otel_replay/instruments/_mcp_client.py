@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
 
-from otel_replay.boundary import athrough
 from otel_replay.crossing import Crossing, Spec
 from otel_replay.instruments import _framework, _mcp_meta
-from otel_replay.instruments._cross import Describe, cross
+from otel_replay.instruments._cross import Describe, carrier, cross
+from otel_replay.instruments._mcp_heard import Heard, Progress
 from otel_replay.instruments._patch import Patches
 from otel_replay.session import current_scope
 
@@ -22,9 +21,10 @@ _asking: ContextVar[Crossing | None] = ContextVar("asking", default=None)
 
 
 class _Peer:
-    """One connection in a replay: what its server would have to be told before anything on it runs live."""
+    """One connection. In a replay: what its server would have to be told before anything on it runs live."""
 
-    def __init__(self) -> None:
+    def __init__(self, heard: Heard) -> None:
+        self.heard = heard
         self.owed: list[Send] = []
         self._lock: Any = import_module("anyio").Lock()
         self.awake = False
@@ -53,7 +53,6 @@ def _asked(request: Any) -> tuple[Spec, object]:
 
 def _spec(name: str) -> Spec:
     spec = _framework.spec_of(name, "mcp")
-    spec.mutes = True  # its own requests over HTTP are this crossing
     spec.pins = _pins
     return spec
 
@@ -97,11 +96,11 @@ class Client:
     def __init__(self, patches: Patches) -> None:
         self._patches = patches
         self._kind: Any = import_module("mcp.client.session").ClientSession
-        self._peers: weakref.WeakKeyDictionary[Any, _Peer] = weakref.WeakKeyDictionary()
 
     def install(self) -> None:
         kind = self._kind
         sends = kind if "send_request" in vars(kind) else import_module("mcp.shared.session").BaseSession
+        self._patches.replace(kind, "_on_request", self._on_request, required=sends is kind)
         self._patches.replace(sends, "send_request", self._send_request)
         self._patches.replace(sends, "send_notification", self._send_notification)
         self._patches.replace(kind, "send_discover", self._send_discover, required=sends is kind)
@@ -113,8 +112,14 @@ class Client:
         async def send_request(session: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._patches.on or not isinstance(session, self._kind):
                 return await original(session, request, *args, **kwargs)
+            peer = self._peer(session)
+            progress = Progress(peer.heard, args, kwargs)
             return await self._cross(
-                session, lambda: _asked(request), request, lambda sent: original(session, sent, *args, **kwargs)
+                session,
+                lambda: _asked(request),
+                request,
+                lambda sent: original(session, sent, *progress.args, **progress.kwargs),
+                progress,
             )
 
         return send_request
@@ -140,28 +145,51 @@ class Client:
                 if not peer.awake:
                     peer.owed.append(lambda _more: original(session, notification, *args, **kwargs))
                     return
-            await original(session, notification, *args, **kwargs)
+            if scope is None:
+                await original(session, notification, *args, **kwargs)
+                return
+            with carrier():
+                await original(session, notification, *args, **kwargs)
 
         return send_notification
 
+    def _on_request(self, original: Any) -> Any:
+        """A request of the server's, in SDKs whose callbacks also answer what a result asks for."""
+
+        async def on_request(session: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._patches.on:
+                return await original(session, *args, **kwargs)
+            with self._peer(session).heard.answering():
+                return await original(session, *args, **kwargs)
+
+        return on_request
+
     def _peer(self, session: Any) -> _Peer:
-        found = self._peers.get(session)
+        # On the session itself, which it holds: in a table of ours neither would ever go.
+        found: _Peer | None = vars(session).get("_otel_replay_peer")
         if found is None:
-            found = self._peers[session] = _Peer()
+            found = session._otel_replay_peer = _Peer(Heard(session, lambda: self._patches.on))
         return found
 
     async def _cross(
-        self, session: Any, describe: Describe, request: Any, send: Callable[[Any], Awaitable[Any]]
+        self,
+        session: Any,
+        describe: Describe,
+        request: Any,
+        send: Callable[[Any], Awaitable[Any]],
+        progress: Progress | None = None,
     ) -> Any:
         crossing = cross(describe)
         if crossing is None:
             return await send(request)
+        heard = self._peer(session).heard
         if crossing.served is not None:
             if crossing.name == "mcp.initialize":
                 self._peer(session).owed.append(lambda more: send(_with_meta(request, more)))
+            await heard.again(crossing, progress)
             await crossing.served.wait_async()
             return crossing.served.give()
-        return await athrough(crossing, lambda: self._live(session, crossing, request, send))
+        return await heard.through(crossing, lambda: self._live(session, crossing, request, send), progress)
 
     async def _live(self, session: Any, crossing: Crossing, request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
         more: dict[str, str] = {}
@@ -171,7 +199,7 @@ class Client:
             request = _with_meta(request, more)
             key, attached = _mcp_meta.key_of(more), _mcp_meta.attach(more)
         try:
-            with _mcp_meta.flying(key):
+            with _mcp_meta.flying(key), carrier():  # newer SDKs also send in the context of whoever asks
                 if crossing.session.raises_when_late:
                     await self._peer(session).wake(more)
                 crossing.facts["mcp.method"] = str(getattr(getattr(request, "root", request), "method", ""))

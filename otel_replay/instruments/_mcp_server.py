@@ -8,6 +8,7 @@ from typing import Any
 
 from otel_replay.faults import Faults
 from otel_replay.instruments import _mcp_meta
+from otel_replay.instruments._cross import carrier
 from otel_replay.instruments._patch import Patches
 from otel_replay.session import reset_scope, set_scope
 
@@ -48,19 +49,20 @@ class Server:
 
     async def _handled(self, meta: Callable[[], Any], call: Callable[[], Awaitable[Any]]) -> Any:
         scope, end = None, None
-        if self._patches.on:
-            with _faults.contained("instrument"):
-                scope, end = _place(meta())
-        if scope is None:
+        if not self._patches.on:
             return await call()
-        token = set_scope(scope)
+        with _faults.contained("instrument"):
+            scope, end = _place(meta())
+        token = set_scope(scope) if scope is not None else None
         try:
-            return await call()
+            with carrier(False):  # what handles it in the client's own process may have the client's context
+                return await call()
         finally:
             if end is not None:
                 with _faults.contained("instrument"):
                     end()
-            reset_scope(token)
+            if token is not None:
+                reset_scope(token)
 
 
 def _place(meta: Any) -> tuple[Any, Callable[[], None] | None]:

@@ -17,6 +17,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from otel_replay import lanes
 from otel_replay.instruments import _mcp_meta
+from otel_replay.instruments._cross import carrier
 from otel_replay.instruments._patch import Patches
 from otel_replay.session import Scope, current_line, current_scope, reset_scope, set_scope
 
@@ -82,7 +83,8 @@ async def _within(scope: Scope | None, call: Callable[[], Awaitable[Any]]) -> An
         return await call()
     token = set_scope(_moved(scope))
     try:
-        return await call()
+        with carrier():
+            return await call()
     finally:
         reset_scope(token)
 

@@ -7,6 +7,7 @@ client neither connects nor begins a server before something is live.
 
 from __future__ import annotations
 
+from otel_replay.instruments import _mcp_remote
 from otel_replay.instruments._mcp_client import Client
 from otel_replay.instruments._mcp_server import Server
 from otel_replay.instruments._mcp_transport import Transports
@@ -18,5 +19,6 @@ def install() -> Patches:
     patches = Patches()
     Client(patches).install()
     Transports(patches).install()
+    _mcp_remote.install(patches)
     Server(patches).install()
     return patches

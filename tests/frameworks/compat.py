@@ -138,10 +138,10 @@ ROWS = (
         "undone": r"test_twice_is_once",
     }),
     Row("MCP", "mcp", "mcp", "mcp", "test_mcp", {
-        "record, replay": r"replays_with_the_server_gone|one_tool_runs_live",
-        "stream": "- a tool's answer comes whole, not in pieces",
+        "record, replay": r"replays_with_the_server_gone|one_tool_runs_live|says_and_asks",
+        "stream": r"says_and_asks|asks_the_client",
         "async": r"replays_with_the_server_gone|one_tool_runs_live",
-        "errors": r"test_errors_come_back",
+        "errors": r"test_errors_come_back|timeouts_and_cancellations",
         "parallel": r"serves_several_runs_at_once",
         "undone": r"test_twice_is_once",
     }),

@@ -1,4 +1,4 @@
-"""MCP clients and servers over stdio and streamable HTTP, recorded once and replayed with the server gone."""
+"""MCP clients and servers over every transport of the SDK, recorded once and replayed with the server gone."""
 
 from __future__ import annotations
 
@@ -12,26 +12,33 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from otel_replay import ReplayPlan, instrument, open_store, record, replay, uninstrument
+from otel_replay import ReplayPlan, boundary, instrument, open_store, record, replay, uninstrument
 from otel_replay.errors import ReplayError, SideEffectBlocked
-from otel_replay.instruments import _mcp_client, _mcp_meta
+from otel_replay.instruments import _mcp_client, _mcp_heard, _mcp_meta
 from otel_replay.instruments.check import dry_calls
 from tests.frameworks.conftest import Lab
 
 pytestmark = pytest.mark.frameworks
 if importlib.util.find_spec("mcp") is not None:
-    from mcp import ClientSession, StdioServerParameters
+    import anyio
+    from mcp import ClientSession, StdioServerParameters, types
+    from mcp.client.sse import sse_client
     from mcp.client.stdio import stdio_client
 
     try:
         from mcp.client.streamable_http import streamablehttp_client as http_client
     except ImportError:
         from mcp.client.streamable_http import streamable_http_client as http_client
+
+WAYS = ["stdio", "http", "sse"]
+if importlib.util.find_spec("mcp") and importlib.util.find_spec("mcp.client.websocket"):  # older SDKs
+    WAYS.append("ws")
 
 HERE = Path(__file__).parents[2]
 Connect = Callable[[], Any]
@@ -57,17 +64,28 @@ def over_stdio(done: Path) -> Connect:
     return lambda: stdio_client(StdioServerParameters(command=sys.executable, args=args, env=env))
 
 
+def _clients(how: str, port: int) -> Connect:
+    if how == "http":
+        return lambda: http_client(f"http://127.0.0.1:{port}/mcp")
+    if how == "sse":
+        return lambda: sse_client(f"http://127.0.0.1:{port}/sse")
+    from mcp.client.websocket import websocket_client
+
+    return lambda: websocket_client(f"ws://127.0.0.1:{port}")
+
+
 @contextmanager
-def http_server(done: Path, store: Path, mode: str = "record") -> Iterator[Connect]:
+def http_server(done: Path, store: Path, mode: str = "record", how: str = "http") -> Iterator[Connect]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     env = {**os.environ, "PYTHONPATH": str(HERE), "DESK_DONE": str(done), "OTEL_REPLAY_STORE": str(store)}
     env["OTEL_REPLAY_MODE"] = mode
-    program = subprocess.Popen([sys.executable, "-m", "tests.frameworks.mcp_server", str(port)], env=env, cwd=HERE)
+    command = [sys.executable, "-m", "tests.frameworks.mcp_server", how, str(port)]
+    program = subprocess.Popen(command, env=env, cwd=HERE)
     try:
         _wait_for(port)
-        yield lambda: http_client(f"http://127.0.0.1:{port}/mcp")
+        yield _clients(how, port)
     finally:
         program.terminate()
         program.wait()
@@ -88,7 +106,7 @@ def connection(how: str, done: Path, store: Path) -> Iterator[Connect]:
     if how == "stdio":
         yield over_stdio(done)
     else:
-        with http_server(done, store) as connect:
+        with http_server(done, store, how=how) as connect:
             yield connect
 
 
@@ -106,7 +124,7 @@ def agent(connect: Connect, qty: int = 3) -> Any:
     return asyncio.run(go())
 
 
-@pytest.mark.parametrize("how", ["stdio", "http"])
+@pytest.mark.parametrize("how", WAYS)
 def test_a_run_replays_with_the_server_gone(mcp_lab: Lab, done: Path, how: str) -> None:
     with connection(how, done, mcp_lab.store) as connect:
         then = mcp_lab.record(lambda: agent(connect))
@@ -119,14 +137,14 @@ def test_a_run_replays_with_the_server_gone(mcp_lab: Lab, done: Path, how: str) 
         ("quote[1]", "mcp"),
         ("quote[1]~1/rates[1]", "custom"),
     ]
-    assert then[0] == ["quote", "place_order", "refuse"]
+    assert then[0] == ["quote", "place_order", "refuse", "research", "slow"]
     now = mcp_lab.replay(lambda: agent(connect))
     assert now == then
     assert [type(one) for one in now[1]] == [type(one) for one in then[1]]
     assert done.read_text() == ran
 
 
-@pytest.mark.parametrize("how", ["stdio", "http"])
+@pytest.mark.parametrize("how", WAYS)
 def test_one_tool_runs_live_and_the_rest_is_served(mcp_lab: Lab, done: Path, how: str) -> None:
     with connection(how, done, mcp_lab.store) as connect:
         then = mcp_lab.record(lambda: agent(connect))
@@ -135,10 +153,10 @@ def test_one_tool_runs_live_and_the_rest_is_served(mcp_lab: Lab, done: Path, how
         assert done.read_text() == "bought 3 ACME\n"
         # A live tool of a server that the replay began asks for its rates as recorded; one at an address does not.
         assert mcp_lab.replay(lambda: agent(connect), ReplayPlan().live("quote", 1)) == then
-        assert done.read_text() == "bought 3 ACME\n" + ("rates ACME\n" if how == "http" else "")
+        assert done.read_text() == "bought 3 ACME\n" + ("rates ACME\n" if how != "stdio" else "")
 
 
-@pytest.mark.parametrize("how", ["stdio", "http"])
+@pytest.mark.parametrize("how", WAYS)
 def test_what_was_not_asked_for_reaches_no_server(mcp_lab: Lab, done: Path, how: str) -> None:
     with connection(how, done, mcp_lab.store) as connect:
         mcp_lab.record(lambda: agent(connect))
@@ -146,6 +164,112 @@ def test_what_was_not_asked_for_reaches_no_server(mcp_lab: Lab, done: Path, how:
         with pytest.raises(ReplayError, match="place_order"):
             mcp_lab.replay(lambda: agent(connect, qty=4))
     assert done.read_text() == ran
+
+
+@boundary("ask_model")
+def ask_model(text: str) -> str:
+    """What a client's callback crosses of its own."""
+    ASKED.append(text)
+    return f"on {text}: nothing"
+
+
+ASKED: list[str] = []
+
+
+def assisted(connect: Connect, said: str = "tea") -> Any:
+    """Return the result of a tool that asks its client for everything, and all that the client heard meanwhile."""
+    heard: list[Any] = []
+
+    async def sampling(_context: Any, params: Any) -> Any:
+        text = ask_model(params.messages[0].content.text)
+        content = types.TextContent(type="text", text=text)
+        heard.append(("model", content.text))
+        return types.CreateMessageResult(role="assistant", content=content, model="m")
+
+    async def elicitation(_context: Any, params: Any) -> Any:
+        heard.append(("user", params.message))
+        return types.ElicitResult(action="accept", content={"ok": said == "tea"})
+
+    async def roots(_context: Any) -> Any:
+        heard.append("roots")
+        return types.ListRootsResult(roots=[types.Root(uri="file:///desk")])  # type: ignore[arg-type, unused-ignore]
+
+    async def progress(*given: Any) -> None:
+        heard.append(given)
+
+    async def logging(params: Any) -> None:
+        heard.append((params.level, params.data))
+
+    async def go() -> Any:
+        callbacks: Any = {
+            "sampling_callback": sampling,
+            "elicitation_callback": elicitation,
+            "list_roots_callback": roots,
+            "logging_callback": logging,
+        }
+        async with connect() as streams, ClientSession(*streams[:2], **callbacks) as session:
+            await session.initialize()
+            result = await session.call_tool("research", {"topic": "tea"}, progress_callback=progress)
+            rules = await session.read_resource("desk://rules")  # type: ignore[arg-type, unused-ignore]
+            brief = await session.get_prompt("brief", {"topic": "tea"})
+            listed = (await session.list_resources(), await session.list_prompts())
+            return result, rules, brief, listed
+
+    return asyncio.run(go()), heard
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_what_a_server_says_and_asks_meanwhile_comes_back(mcp_lab: Lab, done: Path, how: str) -> None:
+    ASKED.clear()
+    with connection(how, done, mcp_lab.store) as connect:
+        then = mcp_lab.record(lambda: assisted(connect))
+        ran = done.read_text()
+    assert [one if isinstance(one, str) else one[0] for one in then[1]] == [1, "model", 2, "user", "roots", "info"]
+    assert "on tea: nothing" in str(then[0][0])
+    assert ("research[1]/ask_model[1]", "custom") in mcp_lab.addresses()
+    assert not [one for one in mcp_lab.addresses() if one[1] == "http"]
+    assert mcp_lab.replay(lambda: assisted(connect)) == then
+    assert ASKED == ["tea"]
+    assert done.read_text() == ran
+    with pytest.raises(ReplayError, match=r"research\[1\] diverged"):
+        mcp_lab.replay(lambda: assisted(connect, said="milk"))
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_tool_that_runs_live_asks_the_client_that_is_served(mcp_lab: Lab, done: Path, how: str) -> None:
+    ASKED.clear()
+    with connection(how, done, mcp_lab.store) as connect:
+        then = mcp_lab.record(lambda: assisted(connect))
+        done.write_text("")
+        assert mcp_lab.replay(lambda: assisted(connect), ReplayPlan().live("research", 1)) == then
+    assert ASKED == ["tea"]
+    assert done.read_text() == "research tea\n"
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_timeouts_and_cancellations_come_back(mcp_lab: Lab, done: Path, how: str) -> None:
+    async def go(connect: Connect) -> Any:
+        async with connect() as streams, ClientSession(*streams[:2]) as session:
+            await session.initialize()
+            limit: Any = 0.2 if "float" in str(ClientSession.call_tool.__annotations__) else timedelta(seconds=0.2)
+            try:
+                await session.call_tool("slow", {"seconds": 5}, read_timeout_seconds=limit)
+            except Exception as fault:
+                late = fault
+            with anyio.move_on_after(0.3) as left:
+                await session.call_tool("slow", {"seconds": 6})
+            quick = await session.call_tool("slow", {"seconds": 0})
+            return type(late), str(late), left.cancelled_caught, quick
+
+    with connection(how, done, mcp_lab.store) as connect:
+        then = mcp_lab.record(lambda: asyncio.run(go(connect)))
+    assert [one.outcome.kind for one in mcp_lab.envelopes() if one.boundary == "slow"] == [
+        "raised",
+        "cancelled",
+        "returned",
+    ]
+    assert then[2] is True
+    assert mcp_lab.replay(lambda: asyncio.run(go(connect))) == then
 
 
 def test_the_spans_of_a_server_are_in_the_trace_of_the_run_under_the_call(mcp_lab: Lab, done: Path) -> None:
@@ -273,6 +397,11 @@ def test_a_fault_within_never_reaches_the_agent(mcp_lab: Lab, done: Path, monkey
             patch.setattr(where, step, broken)
             assert agent(over_stdio(done)) == then
         assert run.faults["instrument"] >= 1, step
+    heard = assisted(over_stdio(done))
+    with monkeypatch.context() as patch, record("run", store=mcp_lab.store, strict=False) as run:
+        patch.setattr(_mcp_heard, "_number", broken)
+        assert assisted(over_stdio(done)) == heard
+    assert run.faults["instrument"] >= 1
 
 
 def test_what_a_request_says_of_a_run_is_read_with_care() -> None:

@@ -12,6 +12,7 @@ import openai
 import openai.types.chat
 import pandas
 import pydantic
+import pydantic_core
 import pytest
 
 from otel_replay.envelope import Payload
@@ -209,3 +210,20 @@ def test_a_library_that_is_not_imported_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delitem(sys.modules, "numpy")
     with pytest.raises(Unservable, match="numpy, which is not imported here"):
         decode(payload)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        pydantic.AnyUrl("desk://rules"),
+        pydantic.HttpUrl("https://example.com/a%20b?q=1#there"),
+        pydantic.FileUrl("file:///desk/a.txt"),
+        pydantic.PostgresDsn("postgresql://user@one:5432,two:5433/db"),
+        pydantic_core.Url("https://münchen.example/x"),
+        pydantic_core.MultiHostUrl("mongodb://a,b/db"),
+    ],
+)
+def test_pydantic_addresses_come_back(address: Any) -> None:
+    found = decode(encode(address, strict=True))
+    assert type(found) is type(address)
+    assert (found, str(found), repr(found)) == (address, str(address), repr(address))
